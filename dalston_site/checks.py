@@ -140,7 +140,7 @@ def _sign_in_errors() -> Iterator[CheckMessage]:
         hint = "Install the extra oidc: dalston[server,oidc]. The lock of the server has it."
         yield _error("E008", "DALSTON_OIDC_ISSUER is set, and Authlib is not installed.", hint)
     if not settings.DALSTON_OIDC_CLIENT_ID:
-        hint = "Register this installation at the provider; docs/sign-in.md says how."
+        hint = "Register this installation at the provider; docs/operate/sign-in.md says how."
         yield _error("E009", "DALSTON_OIDC_ISSUER is set without DALSTON_OIDC_CLIENT_ID.", hint)
     unknown = sorted(set(settings.DALSTON_OIDC_ROLES.values()) - set(ROLES))
     if unknown or not settings.DALSTON_OIDC_ROLES:

@@ -156,7 +156,7 @@ DALSTON_LOGIN_TRIES_ACCOUNT = whole("DALSTON_LOGIN_TRIES_ACCOUNT", "E170", 10, "
 DALSTON_LOGIN_TRIES_ADDRESS = whole("DALSTON_LOGIN_TRIES_ADDRESS", "E171", 50, "The same from one address (for IPv6: one /64).", high=10_000)
 DALSTON_LOGIN_WINDOW_S = whole("DALSTON_LOGIN_WINDOW_S", "E172", 300, "The window, in seconds.", high=86_400)
 
-# --- Sign-in (docs/sign-in.md) ----------------------------------------------------------------------------------------
+# --- Sign-in (docs/operate/sign-in.md) ----------------------------------------------------------------------------------------
 DALSTON_LOCAL_LOGIN = env.flag("DALSTON_LOCAL_LOGIN", True)
 DALSTON_SESSION_S = whole("DALSTON_SESSION_S", "E350", 1_209_600, "Seconds that a session lasts after a login with a password.", low=60, high=31_536_000)
 SESSION_COOKIE_AGE = DALSTON_SESSION_S

@@ -1,4 +1,4 @@
-"""The version of this installation. docs/upgrade.md says how versions are numbered."""
+"""The version of this installation. docs/operate/upgrade.md says how versions are numbered."""
 
 import tomllib
 from importlib.metadata import PackageNotFoundError, version

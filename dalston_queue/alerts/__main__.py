@@ -1,4 +1,4 @@
-"""Writes the rules of Prometheus, docs/alerts.md and docs/runbooks/ from the table; `--mine` prints your rules."""
+"""Writes Prometheus' rules, docs/operate/alerts.md and docs/runbooks/ from the table; `--mine` prints your rules."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ def files() -> dict[str, str]:
     from dalston_queue.alerts.table import ALERTS
 
     runbooks = {f"docs/runbooks/{alert.slug}.md": runbook_page(alert) for alert in ALERTS}
-    return {"deploy/prometheus/alerts.yml": rules_text(), "docs/alerts.md": alerts_page(), **runbooks}
+    return {"deploy/prometheus/alerts.yml": rules_text(), "docs/operate/alerts.md": alerts_page(), **runbooks}
 
 
 def main(arguments: list[str]) -> None:

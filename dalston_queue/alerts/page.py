@@ -1,4 +1,4 @@
-"""deploy/prometheus/alerts.yml, docs/alerts.md and docs/runbooks/, from the table, with the default thresholds."""
+"""deploy/prometheus/alerts.yml, docs/operate/alerts.md and docs/runbooks/, from the table, with the default thresholds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAD = """# Alerts
 
 One table in `dalston_queue/alerts/table.py` has each condition once. Prometheus evaluates `deploy/prometheus/alerts.yml`, which is
 made from it with the default thresholds; Dalston evaluates the same conditions itself every 15 s, with the thresholds in your
-[settings](settings.md), so that alerts work without a Prometheus. `python -m dalston_queue.alerts` writes the rules, this page and the
+[settings](../settings.md), so that alerts work without a Prometheus. `python -m dalston_queue.alerts` writes the rules, this page and the
 runbooks; a test compares them. `python -m dalston_queue.alerts --mine` prints the rules with the thresholds of your settings.
 
 What fires is on the overview, and each alert has a page with its runbook under `/alerts/`. An orchestrator evaluates, and housekeeping
@@ -92,7 +92,7 @@ def alerts_page() -> str:
 
 def _row(alert: Alert) -> str:
     summary = alert.summary.format(subject="a " + (alert.labels or ("",))[0], value="n").replace("|", "\\|")
-    return f"| [{alert.name}](runbooks/{alert.slug}.md) | {alert.severity} | {summary} | {_limit(alert)} |"
+    return f"| [{alert.name}](../runbooks/{alert.slug}.md) | {alert.severity} | {summary} | {_limit(alert)} |"
 
 
 def _limit(alert: Alert) -> str:
@@ -108,7 +108,7 @@ def _limit(alert: Alert) -> str:
 def runbook_page(alert: Alert) -> str:
     runbook = RUNBOOKS[alert.name]
     return (
-        f"# {alert.name}\n\n{alert.severity.capitalize()}. Fires {_limit(alert)}. [All alerts](../alerts.md)\n\n"
+        f"# {alert.name}\n\n{alert.severity.capitalize()}. Fires {_limit(alert)}. [All alerts](../operate/alerts.md)\n\n"
         f"## What it means\n\n{runbook.means}\n\n"
         f"## What to check\n\n{_steps(runbook.look)}\n\n"
         f"## What to press\n\n{_steps(runbook.press)}\n\n"

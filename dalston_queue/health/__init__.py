@@ -1,4 +1,4 @@
-"""Health of a process: /healthz says whether it is alive, /readyz whether it can work. The page: docs/health.md.
+"""Health of a process: /healthz says whether it is alive, /readyz whether it can work (docs/operate/health.md).
 
 report   checks, their threads and deadlines, and the two answers; a leaf
 loops    when each loop last came round; a leaf

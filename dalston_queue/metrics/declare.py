@@ -24,7 +24,7 @@ SLOTS = "engine slots of this node"
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """One row of docs/metrics.md."""
+    """One row of docs/operate/metrics.md."""
 
     name: str  # as it is exposed: a counter ends in _total
     kind: str  # counter, gauge or histogram

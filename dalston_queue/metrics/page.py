@@ -1,4 +1,4 @@
-"""docs/metrics.md and the Grafana board, from the declarations. `python -m dalston_queue.metrics` writes both."""
+"""docs/operate/metrics.md and the Grafana board, from the declarations. `python -m dalston_queue.metrics` writes both."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def grouped() -> Iterator[tuple[str, list[Metric]]]:
         left = [metric for metric in left if metric not in mine]
         yield title, mine
     if left:
-        raise ValueError(f"no section of docs/metrics.md has {[metric.name for metric in left]}")
+        raise ValueError(f"no section of docs/operate/metrics.md has {[metric.name for metric in left]}")
 
 
 def docs_page() -> str:

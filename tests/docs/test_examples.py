@@ -35,7 +35,7 @@ BY = {
     "docs/operate/failover.md": "tests/operate/test_failover.py",
     "docs/operate/install.md": "tests/operate/test_machine.py",
     "docs/operate/uninstall.md": "tests/operate/test_machine.py",
-    "docs/upgrade.md": "tests/operate/test_machine.py",
+    "docs/operate/upgrade.md": "tests/operate/test_machine.py",
     "docs/transcription.md": "tests/api/transcription/test_openai.py",
     "docs/order.md": "tests/client/test_page.py",
     "docs/redis-keys.md": "tests/supervisor/test_acl.py",
@@ -65,10 +65,16 @@ NOT_RUN = {
         "-F file=@",
     ): "needs curl; tests/api/transcription/test_upload.py sends the same form",
     ("docs/api.md", "-F file=@"): "the same",
-    ("docs/containers.md", "docker "): "needs Docker; tests/deploy/test_containers.py builds and runs the same images",
-    ("docs/kubernetes.md", "kubectl "): "needs a cluster; tests/deploy/test_kubernetes.py tests what is applied",
-    ("docs/traces.md", "pip install"): "an installation; tests/e2e/test_watching.py sets the same variable",
-    ("docs/traces.md", "httpx.post"): "a line of an engine; tests/tracing/test_ids.py makes the same header",
+    (
+        "docs/operate/containers.md",
+        "docker ",
+    ): "needs Docker; tests/deploy/test_containers.py runs the same images",
+    (
+        "docs/operate/kubernetes.md",
+        "kubectl ",
+    ): "needs a cluster; tests/deploy/test_kubernetes.py reads what is applied",
+    ("docs/operate/traces.md", "pip install"): "an installation; tests/e2e/test_watching.py sets the same variable",
+    ("docs/operate/traces.md", "httpx.post"): "a line of an engine; tests/tracing/test_ids.py makes the same header",
     ("docs/webhooks.md", "import hashlib"): "run by tests/api/webhooks/test_delivery.py",
 }
 

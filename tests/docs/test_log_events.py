@@ -1,11 +1,11 @@
-"""Log events: each that the design names exists or has a reason, and docs/logs.md lists those of tasks and jobs."""
+"""Log events: each that the design names exists or has a reason; docs/operate/logs.md lists those of tasks and jobs."""
 
 import re
 
 from dalston_queue.jobs.lifecycle.transition_log import JOB_EVENTS, TASK_EVENTS
 from tests.conftest import ROOT
 
-PAGE = (ROOT / "docs" / "logs.md").read_text()
+PAGE = (ROOT / "docs" / "operate" / "logs.md").read_text()
 CODE = "\n".join(
     path.read_text()
     for folder in ("dalston_queue", "engines", "supervisor")

@@ -28,7 +28,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The `bin` of a role's environment, installed as docs/deploy.md says: installed("server")."""
+    """The `bin` of a role's environment, installed as docs/operate/deploy.md says: installed("server")."""
     made: dict[str, Path] = {}
 
     def install(role: str) -> Path:

@@ -17,7 +17,7 @@ from tests.support import Spawned, reserve_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 MAX_SERVER_MIB = 260
-"""Of docs/deploy.md, with a margin: the environment of tests has more than twice as much."""
+"""Of docs/operate/deploy.md, with a margin: the environment of tests has more than twice as much."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/metrics.md and the Grafana board are those of the declarations, and each metric is set by its module."""
+"""docs/operate/metrics.md and the Grafana board are those of the declarations, and each metric is set by its module."""
 
 import json
 import re
@@ -14,7 +14,7 @@ HOW = "run: python -m dalston_queue.metrics"
 
 
 def test_the_page_is_made_from_the_declarations() -> None:
-    assert (ROOT / "docs" / "metrics.md").read_text() == docs_page(), HOW
+    assert (ROOT / "docs" / "operate" / "metrics.md").read_text() == docs_page(), HOW
 
 
 def test_the_board_is_made_from_the_declarations() -> None:

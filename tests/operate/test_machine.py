@@ -18,13 +18,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 INSTALL, BACKUP, UPGRADE, REMOVE = (
     "docs/operate/install.md",
     "docs/operate/backup.md",
-    "docs/upgrade.md",
+    "docs/operate/upgrade.md",
     "docs/operate/uninstall.md",
 )
 BLOCKS = {
     INSTALL: blocks_of("docs/operate/install.md", "sh"),
     BACKUP: blocks_of("docs/operate/backup.md", "sh"),
-    UPGRADE: blocks_of("docs/upgrade.md", "sh"),
+    UPGRADE: blocks_of("docs/operate/upgrade.md", "sh"),
     REMOVE: blocks_of("docs/operate/uninstall.md", "sh"),
 }
 WRONG_LOGIN = """

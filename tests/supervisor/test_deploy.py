@@ -1,4 +1,4 @@
-"""What is in deploy/ and docs/nodes.md is true: units verify, the manifest parses, every field is there."""
+"""What is in deploy/ and docs/operate/nodes.md is true: units verify, the manifest parses, every field is there."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ from supervisor.config import NodeConfig, read_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-PAGE = (ROOT / "docs" / "nodes.md").read_text()
+PAGE = (ROOT / "docs" / "operate" / "nodes.md").read_text()
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 
