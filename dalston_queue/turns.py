@@ -19,6 +19,9 @@ from dalston_queue.slots import has_room
 
 AT_WORK = 4
 """Of all holders. Each has two while others come as well."""
+UNKNOWN = "address "
+"""Begins the holders that are no known client. Each of them has one, so that pipelines of pages that do not exist cost
+others no more than one thread."""
 ALONE = 8
 """Of one holder while no other came in the last RECENT_S: while Postgres commits, Python can work on the next one."""
 RECENT_S = 2.0
@@ -133,7 +136,8 @@ class Turns:
 
     def _has_room(self, holder: str) -> bool:
         own, all_ = self._working[holder], self._working.total()
-        return has_room(own, all_, self._limit) or (own == all_ < ALONE and self._is_alone())
+        room = own == 0 and all_ < self._limit if holder.startswith(UNKNOWN) else has_room(own, all_, self._limit)
+        return room or (own == all_ < ALONE and self._is_alone())
 
     def _is_alone(self) -> bool:
         """Whether no other holder came lately. Those that did not are forgotten."""

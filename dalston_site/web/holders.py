@@ -15,6 +15,8 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, parse_cookie
 
+from dalston_queue.turns import UNKNOWN
+
 MAX_KNOWN = 10_000
 
 
@@ -28,7 +30,7 @@ class Holders:
         credential = _credential(scope["headers"])
         with self._lock:
             found = self._known.get(credential) if credential else None
-        return found or f"address {(scope.get('client') or ('',))[0]}"
+        return found or f"{UNKNOWN}{(scope.get('client') or ('',))[0]}"
 
     def learn(self, scope: Any, request: HttpRequest) -> None:
         """After the request was served: whose it was."""

@@ -2,7 +2,8 @@
 to stop before it does.
 
 The two answers need no thread of a request and no Django: they come while all threads wait, by any name or address of
-this machine, and over plain HTTP. A process whose event loop stands still gives none.
+this machine, and over plain HTTP. A process whose event loop stands still gives none. Nor do they need a turn: instead
+each address has a pace, so that a pipeline of them leaves the event loop to the requests of others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import math
 import socket
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -29,6 +31,12 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 
 NO_FREE_THREAD_S = 2.0
+EVERY_S = 0.02
+"""Between two answers about health to one address, after the first BURST."""
+BURST = 20
+MAX_PACE_S = 1.0
+"""A probe waits no longer, whatever else comes from its address: behind a proxy all clients may have the same one."""
+MAX_ADDRESSES = 10_000
 
 _stops_at = math.inf
 
@@ -67,12 +75,28 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter) or time.monotonic() >= _stops_at
 
 
+class Pace:
+    """When each address may have its next answer about health. h11 reads no further request of a connection before."""
+
+    def __init__(self) -> None:
+        self._next: OrderedDict[str, float] = OrderedDict()
+
+    def wait_s(self, address: str, now: float) -> float:
+        at = max(self._next.get(address, 0.0), now - BURST * EVERY_S)
+        self._next[address] = min(at + EVERY_S, now + MAX_PACE_S)
+        self._next.move_to_end(address)
+        if len(self._next) > MAX_ADDRESSES:
+            self._next.popitem(last=False)
+        return max(0.0, at - now)
+
+
 class HealthRoutes:
     """Answers /healthz and /readyz; everything else goes on to `application`."""
 
     def __init__(self, health: Health, application: Application) -> None:
         self._health = health
         self._application = application
+        self._pace = Pace()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="readyz")  # the second who asks gets the same answer
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -80,6 +104,8 @@ class HealthRoutes:
         if path not in ("/healthz", "/readyz"):
             await self._application(scope, receive, send)
             return
+        if (wait_s := self._pace.wait_s((scope.get("client") or ("",))[0], time.monotonic())) > 0:
+            await asyncio.sleep(wait_s)
         headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
         if scope["method"] not in ("GET", "HEAD"):
             code, body = HTTPStatus.METHOD_NOT_ALLOWED, b""

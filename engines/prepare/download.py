@@ -6,6 +6,7 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from ipaddress import ip_network
@@ -20,6 +21,7 @@ MAX_HOPS = 5
 CONNECT_S = 20.0  # also the longest pause between two bytes
 BLOCK = 1 << 18
 PACE_AFTER_S = 30.0
+"""Also the longest time from the connection to the end of the answer's head."""
 MIN_BYTES_PER_S = 16_384
 """On average, after PACE_AFTER_S: a server that drips would hold the engine until the task's timeout."""
 MOVED = (301, 302, 303, 307, 308)
@@ -82,13 +84,21 @@ def _get(url: str, allowed: Sequence[Network]) -> tuple[PinnedConnection, http.c
     failure: Exception | None = None
     for address in addresses:
         connection = PinnedConnection(target, address, CONNECT_S)
+        begun, late = time.monotonic(), threading.Timer(PACE_AFTER_S, connection.cut)
+        late.start()
         try:
             headers = {"Host": target.host_header, "Accept-Encoding": "identity", "User-Agent": "Dalston"}
             connection.request("GET", target.path, headers=headers)
-            return connection, connection.getresponse()
+            answer = connection.getresponse()
+            if time.monotonic() - begun >= PACE_AFTER_S:  # a head that was cut counts as a whole one
+                answer.close()
+                raise TimeoutError("its head came too slowly")
+            return connection, answer
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             failure = error
+        finally:
+            late.cancel()
     raise Failed(f"audio_url: {target.host} does not answer: {type(failure).__name__}")
 
 

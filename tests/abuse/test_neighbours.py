@@ -31,8 +31,9 @@ from tests.web import ROOT, Web, environment
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
 MAX_RATIO = 3.0
 ROUNDS = 3
-ALWAYS = ("large-batches", "many-requests")
-"""One of each kind that held others up: long requests, and many at a time. The others are slow tests."""
+ALWAYS = ("large-batches", "many-requests", "pipelined-requests")
+"""One of each kind that held others up: long requests, many at a time, and many that need no turn. The others are slow
+tests."""
 NEEDS_NO_ENGINE = pytest.mark.parametrize("name", ALWAYS)
 FROM_START_TO_END = pytest.mark.parametrize("name", list(ATTACKS))
 

@@ -6,8 +6,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from dalston_queue.turns import ALONE, CHECK_S, Turn, Turns
+import pytest
+
+from dalston_queue.turns import ALONE, CHECK_S, UNKNOWN, Turn, Turns
+from dalston_site.web import serving
 from dalston_site.web.holders import Holders
+from dalston_site.web.serving import BURST, EVERY_S, MAX_PACE_S, Pace
 
 HEADERS = [(b"authorization", b"Bearer dal_x")]
 
@@ -54,6 +58,37 @@ def test_one_holder_has_half_of_the_turns_and_all_get_one_in_the_end() -> None:
     asyncio.run(run())
     assert most["all"] <= 4
     assert max(most.values()) <= 4 and most["holder 0"] <= 2
+
+
+def test_an_address_has_one_turn_while_others_come() -> None:
+    async def run() -> None:
+        turns = Turns(4)
+        (await turns.take("project 1")).over()
+        first = await turns.take(f"{UNKNOWN}192.0.2.1")
+        second = asyncio.ensure_future(turns.take(f"{UNKNOWN}192.0.2.1"))
+        third = await turns.take(f"{UNKNOWN}192.0.2.2")
+        await asyncio.sleep(0)
+        assert not second.done()
+        first.over()
+        (await second).over()
+        third.over()
+
+    asyncio.run(run())
+
+
+def test_answers_about_health_have_a_pace_for_each_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need no turn. A probe waits for a second at most, whatever else comes from its address."""
+    pace, now = Pace(), 1000.0
+    waits = [pace.wait_s("192.0.2.1", now) for _ in range(1000)]
+    assert waits[:BURST] == [0.0] * BURST
+    assert EVERY_S / 2 < waits[BURST + 1] < 3 * EVERY_S
+    assert max(waits) == MAX_PACE_S
+    assert pace.wait_s("192.0.2.2", now) == 0.0, "another address has its own"
+    assert pace.wait_s("192.0.2.1", now + MAX_PACE_S + BURST * EVERY_S) == 0.0
+    monkeypatch.setattr(serving, "MAX_ADDRESSES", 3)
+    for number in range(10):
+        pace.wait_s(f"198.51.100.{number}", now)
+    assert len(pace._next) == 3
 
 
 def test_a_holder_alone_has_more_until_another_comes() -> None:

@@ -28,6 +28,12 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
         elif kind == "status":
             self.send_error(int(rest))
+        elif kind == "dripping-head":
+            with contextlib.suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+                for number in range(90):  # more than 100 lines are refused
+                    self.wfile.write(b"x-%d: x\r\n" % number)
+                    time.sleep(0.1)
         elif kind == "dripping":
             self.send_response(200)
             self.end_headers()
@@ -72,6 +78,14 @@ def test_a_server_that_drips_does_not_hold_the_engine(
     monkeypatch.setattr("engines.prepare.download.PACE_AFTER_S", 0.1)
     with pytest.raises(Failed, match="sends too slowly"):
         get(f"{server}/dripping", tmp_path)
+
+
+def test_a_server_that_drips_the_head_of_its_answer_does_not_hold_the_engine(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engines.prepare.download.PACE_AFTER_S", 0.2)
+    with pytest.raises(Failed, match="does not answer"):
+        get(f"{server}/dripping-head", tmp_path)
 
 
 @pytest.mark.parametrize(
