@@ -1,14 +1,18 @@
 """A pytest plugin (`-p tests.schedule`): which tests run in the same process with `-n 3`.
 
 Tests of one file run in one process, so that their fixtures start once; so do files that share a browser or a whole
-Dalston. The long ones start first: started last, they would prolong the run.
+Dalston. The long ones start first: started last, they would prolong the run. A test with the mark `alone` measures
+time, and no other test runs meanwhile.
 
 Pytest-xdist's own `--dist loadgroup` puts the group into the test's id, which pytest 9.2 ignores without an error.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,3 +58,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _rank(item: pytest.Item) -> int:
     return next((rank for rank, start in enumerate(LONGEST_FIRST) if item.nodeid.startswith(start)), len(LONGEST_FIRST))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Each test holds a lock that they share, and one that is alone holds it for itself. The gate is closed while that
+    one waits: else there would always be another that has just begun. Both lie on files that exist in any checkout."""
+    alone = item.get_closest_marker("alone") is not None
+    with Path(__file__).open() as lock, Path(__file__).with_name("conftest.py").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(gate, fcntl.LOCK_UN)
+        try:
+            return (yield)
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked keeps the file open

@@ -28,7 +28,7 @@ from dalston_queue.models import ApiToken, Project, WebhookSecret
 from tests.support import Spawned, keeps_time, wait_until
 from tests.web import ROOT, Web, environment
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.keeps_keys, pytest.mark.alone]
 MAX_RATIO = 3.0
 ROUNDS = 3
 ALWAYS = ("large-batches", "many-requests", "pipelined-requests")

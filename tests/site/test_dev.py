@@ -169,7 +169,7 @@ def test_help_lists_the_commands_and_needs_no_python(project: Project) -> None:
     done = project.dev("help")
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")] == [
-        "up", "test", "check", "bench", "manage", "lock", "build", "help",
+        "up", "test", "check", "bench", "manage", "lock", "build", "version", "help",
     ]  # fmt: skip
     assert project.dev().stdout == done.stdout
 
