@@ -91,7 +91,7 @@ def alerts_page() -> str:
 
 
 def _row(alert: Alert) -> str:
-    summary = alert.summary.format(subject="a " + (alert.labels or ("",))[0], value="n").replace("|", "\\|")
+    summary = alert.summary.format(subject=" ".join(f"*{label}*" for label in alert.labels), value="n").replace("|", "\\|")
     return f"| [{alert.name}](../runbooks/{alert.slug}.md) | {alert.severity} | {summary} | {_limit(alert)} |"
 
 

@@ -28,7 +28,7 @@ class Severity(StrEnum):
 class Alert:
     name: str  # as in alerts.yml, and of its runbook
     severity: Severity
-    summary: str  # a sentence about its subject, with {subject} and {value}
+    summary: str  # a sentence with {subject} and {value}, right for one and for many; Prometheus fills in the same
     promql: str  # the value, by the labels of the subject
     labels: tuple[str, ...]  # of the subject
     measure: Callable[[Facts], Values | None]  # the same value, by subject; None: not known now
@@ -86,7 +86,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonHighPriorityQueueDeep",
         Severity.CRITICAL,
-        "{value} tasks of high priority wait.",
+        "Waiting tasks of high priority: {value}.",
         'sum(max by (stage) (dalston_queue_depth{priority="high"}))',
         (),
         measures.high_depth,
@@ -107,7 +107,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonDeadLettersGrow",
         Severity.CRITICAL,
-        "{value} new dead letters a minute.",
+        "New dead letters a minute: {value}.",
         _PER_MINUTE.format("dalston_tasks_dlq_total"),
         (),
         measures.dead_letters_per_minute,
@@ -149,7 +149,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonQueueStalled",
         Severity.CRITICAL,
-        "{subject}: {value} tasks wait, and no attempt has ended.",
+        "Queue {subject}: tasks wait ({value}), and no attempt has ended.",
         f"(sum by (stage) ({_DEPTH}) unless on (stage) (max by (stage) (dalston_queue_paused) > 0)) "
         "unless on (stage) (sum by (stage) (max by (stage, outcome) (increase(dalston_queue_attempts_total[5m]))) > 0)",
         ("stage",),
@@ -171,7 +171,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonLowPriorityWaits",
         Severity.WARNING,
-        "{subject}: a task of low priority has waited {value} s. Promotion does not work.",
+        "Queue {subject}: a task of low priority has waited {value} s. Promotion does not work.",
         'max by (stage) (dalston_queue_age_seconds{priority="low",percentile="oldest"})',
         ("stage",),
         measures.oldest_low,
@@ -180,7 +180,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonQueueDeep",
         Severity.WARNING,
-        "{subject}: {value} tasks wait.",
+        "Queue {subject}: tasks wait ({value}).",
         _DEPTH,
         ("stage", "priority"),
         measures.depths,
@@ -189,7 +189,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonHighPriorityWaits",
         Severity.WARNING,
-        "{subject}: a task of high priority has waited {value} s.",
+        "Queue {subject}: a task of high priority has waited {value} s.",
         'max by (stage) (dalston_queue_age_seconds{priority="high",percentile="oldest"})',
         ("stage",),
         measures.oldest_high,
@@ -198,7 +198,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonQueueAgeHigh",
         Severity.WARNING,
-        "{subject}: 1 of 20 waiting tasks has waited {value} s.",
+        "Queue {subject}: 1 of 20 waiting tasks has waited {value} s.",
         'max by (stage, priority) (dalston_queue_age_seconds{percentile="p95"})',
         ("stage", "priority"),
         measures.ages_p95,
@@ -207,7 +207,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonRetriesHigh",
         Severity.WARNING,
-        "{value} retries for each completed task in the last 5 min.",
+        "Retries in the last 5 min: {value} of the completed tasks.",
         f"(sum(increase(dalston_task_retries_total[5m])) / sum(increase({_ENDED}[5m]))) "
         f"and (sum(increase({_ENDED}[5m])) >= {MIN_ATTEMPTS})",
         (),
@@ -219,7 +219,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonBreakersOpen",
         Severity.WARNING,
-        "The circuit breakers of {value} engines are open.",
+        "Engines with an open circuit breaker: {value}.",
         "sum(max by (state) (dalston_worker_breakers_open))",
         (),
         measures.breakers,
@@ -239,7 +239,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonProbesFail",
         Severity.WARNING,
-        "{value} health probes a minute fail.",
+        "Health probes that fail a minute: {value}.",
         _PER_MINUTE.format("dalston_worker_health_probe_failures_total"),
         (),
         measures.probe_failures_per_minute,
@@ -248,7 +248,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonRecoveries",
         Severity.WARNING,
-        "{value} tasks a minute are reclaimed from dead engines.",
+        "Tasks a minute that are reclaimed from dead engines: {value}.",
         _OF_REDIS_PER_MINUTE.format("dalston_task_recovery_total"),
         (),
         measures.recoveries_per_minute,
@@ -257,7 +257,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonResultsRefused",
         Severity.WARNING,
-        "{value} results a minute are refused.",
+        "Refused results a minute: {value}.",
         _OF_REDIS_PER_MINUTE.format("dalston_results_refused_total"),
         (),
         measures.refused_per_minute,
@@ -275,7 +275,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonEnginesCrashLoop",
         Severity.WARNING,
-        "{value} engines crash-loop: they are not started again for a while.",
+        "Engines in a crash loop: {value}. None of them is started again for a while.",
         'max(dalston_workers_total{status="crashloop"})',
         (),
         measures.crash_loops,
@@ -284,7 +284,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonDiskFilling",
         Severity.WARNING,
-        "{subject}: {value} of the disk with logs and artifacts is used.",
+        "Node {subject}: {value} of the disk with logs and artifacts is used.",
         "max by (node) (dalston_disk_used_ratio)",
         ("node",),
         measures.disks,
@@ -295,7 +295,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonDeadLettersOfOneCause",
         Severity.WARNING,
-        "{value} open dead letters of one day have the cause {subject}.",
+        "Open dead letters of one day with the cause {subject}: {value}.",
         "max by (reason) (dalston_dead_letters_open)",
         ("reason",),
         measures.dead_letters_by_cause,
@@ -304,7 +304,7 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         "DalstonDeadLettersRetriable",
         Severity.WARNING,
-        "{value} open dead letters of one day may pass if they are replayed.",
+        "Open dead letters of one day that may pass if replayed: {value}.",
         "max(dalston_dead_letters_retriable)",
         (),
         measures.retriable,

@@ -19,7 +19,8 @@ def cordon_reason(lives: Collection[Life]) -> str:
     if not wanted or not all(life.history.looping for life in wanted):
         return ""
     failures = sum(len(life.history.failures) for life in wanted)
-    return f"every engine crash-loops: {failures} failures of {len(wanted)} engines; the last: {wanted[-1].why}"
+    engines = "1 engine" if len(wanted) == 1 else f"{len(wanted)} engines"
+    return f"every engine crash-loops: {failures} failures of {engines}; the last: {wanted[-1].why}"
 
 
 def recovered(lives: Collection[Life], now: float) -> bool:

@@ -75,7 +75,7 @@ def test_the_threshold_is_the_setting(settings: Settings) -> None:
     run(after_s=1)
     row = standing()["DalstonDeadLettersOfOneCause"]
     assert (row.subject, row.value) == ("rejected", 3)
-    assert row.text == "3 open dead letters of one day have the cause rejected."
+    assert row.text == "Open dead letters of one day with the cause rejected: 3."
 
 
 def test_what_grows_is_measured_between_a_sample_and_now(broker: Broker) -> None:

@@ -46,7 +46,7 @@ def test_a_mail_is_sent_once_when_alerts_fire_and_once_when_they_end(mailbox: Ma
     [mail] = mailbox.mails
     assert "Subject: [Dalston]" in mail
     assert "FIRING (warning) DalstonDeadLettersOfOneCause" in mail
-    assert "60 open dead letters of one day have the cause rejected." in mail
+    assert "Open dead letters of one day with the cause rejected: 60." in mail
     assert "threshold: above 50" in mail
     assert "https://dalston.example.com/alerts/dead-letters-of-one-cause/" in mail
     assert len(mailbox.recipients) == 2
@@ -94,7 +94,7 @@ def test_a_muted_alert_is_shown_and_not_sent(mailbox: Mailbox, settings: Setting
     deadly(60)
     run()
     assert not any("DalstonDeadLettersOfOneCause" in mail for mail in mailbox.mails)
-    assert "have the cause rejected" in viewer.get("/").content.decode()
+    assert "with the cause rejected" in viewer.get("/").content.decode()
 
 
 def test_what_ended_before_it_could_be_sent_is_not_sent(mailbox: Mailbox, settings: Settings) -> None:

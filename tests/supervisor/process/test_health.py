@@ -42,7 +42,7 @@ def test_a_node_on_which_every_engine_crash_loops_cordons_itself_with_the_reason
     node.start()
     node.wait_state(EngineState.CRASHLOOP, timeout=40)
     [info] = wait_until(lambda: [n for n in node.broker.registry.nodes() if n.state is NodeState.CORDONED])
-    assert info.info["why"] == "every engine crash-loops: 5 failures of 1 engines; the last: exit code 3"
+    assert info.info["why"] == "every engine crash-loops: 5 failures of 1 engine; the last: exit code 3"
 
 
 def test_a_failing_probe_pauses_the_engine_until_it_succeeds(node: Node, tmp_path: Path) -> None:
