@@ -9,6 +9,7 @@ api/               the REST API
 dashboard/         the live pages
 metrics/           metrics for Prometheus, each declared once
 tracing/           OpenTelemetry spans of jobs
+health/            /healthz, /readyz and watchdog of every process
 alerts/            conditions with thresholds, for Prometheus and for us
 admin/             Django's admin; admin_site opens it by role
 accounts/          roles, tokens, throttled logins

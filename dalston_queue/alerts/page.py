@@ -91,7 +91,8 @@ def alerts_page() -> str:
 
 
 def _row(alert: Alert) -> str:
-    summary = alert.summary.format(subject=" ".join(f"*{label}*" for label in alert.labels), value="n").replace("|", "\\|")
+    subject = " ".join(f"*{label}*" for label in alert.labels)
+    summary = alert.summary.format(subject=subject, value="n").replace("|", "\\|")
     return f"| [{alert.name}](../runbooks/{alert.slug}.md) | {alert.severity} | {summary} | {_limit(alert)} |"
 
 

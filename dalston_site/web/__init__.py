@@ -1,1 +1,9 @@
-"""The web process: its server, the connections and bodies that it bounds, and the handler of its requests."""
+"""The web process: its server, the connections and bodies that it bounds, and the handler of its requests.
+
+__main__  the server: uvicorn with bounded connections
+serving   /healthz and /readyz, answered by the event loop, and a stop that is announced
+protocol  HTTP connections: what a client may hold without sending a whole request
+bodies    request bodies while they are read
+handler   serves a request in one step on a pooled thread
+holders   to whom a request belongs before it is authenticated
+"""

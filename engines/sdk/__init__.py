@@ -5,17 +5,11 @@ files                    artifacts, large results, and the scratch folder of a t
 testing                  runs one task without Redis, for an author's own tests
 manifest                 engine.yaml
 models/                  model files: declared in models.yaml, fetched once per machine
-identity                 id, node and Redis of this process, from its environment
-serve, __main__          an engine process from start to exit code, under a supervisor or alone
-runner                   the main loop: claims, settles, renews and releases, in one thread
-slots                    the tasks that the engine holds: running, and prefetched
-workers                  the threads that run tasks, and the waiter that sleeps at Redis
-settlement               an author's outcome as a message to the broker
-health                   answers the probe of the supervisor
+process/                 the process: its loop, its threads, its reports to the supervisor
+__main__                 `python -m engines.sdk run`: an engine without a supervisor
 logs                     JSON lines, each with the ids of its task
 spans                    the spans of a task, if traces are on
-breaker                  circuit breaker of an engine that only fails
-notify, report           sd_notify; reports of tasks, progress and health to the supervisor
+notify                   sd_notify
 """
 
 from .engine import Engine, engine

@@ -42,7 +42,7 @@ class Engine:
 
     def serve(self) -> None:
         """Runs this engine until SIGTERM, then ends the process. For `if __name__ == "__main__":`."""
-        from .serve import serve
+        from .process.serve import serve
 
         sys.exit(serve(self))
 

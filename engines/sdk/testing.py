@@ -22,9 +22,9 @@ from dalston_queue.artifacts import Store, open_store
 from .engine import Engine
 from .files import Inputs, Workspace
 from .outcomes import Outcome
-from .slots import Slots
+from .process.slots import Slots
+from .process.workers import make_workers
 from .task import Task
-from .workers import make_workers
 
 
 @dataclass(frozen=True, slots=True)

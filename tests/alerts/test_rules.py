@@ -74,7 +74,10 @@ def test_a_summary_is_a_sentence_with_its_subject_and_value(tmp_path: Path) -> N
     case = CASES["DalstonQueueDeep"]
     expected = {
         "exp_labels": {"severity": "warning", "stage": "echo", "priority": "medium"},
-        "exp_annotations": {"summary": "Queue echo medium: tasks wait (5.001k).", "runbook": "docs/runbooks/queue-deep.md"},
+        "exp_annotations": {
+            "summary": "Queue echo medium: tasks wait (5.001k).",
+            "runbook": "docs/runbooks/queue-deep.md",
+        },
     }
     series = [{"series": name, "values": values} for name, values in case.fires.items()]
     rule = {"eval_time": "5m", "alertname": "DalstonQueueDeep", "exp_alerts": [expected]}

@@ -17,8 +17,8 @@ from django.db import connections
 from pytest_django import Settings
 
 from dalston_client import Client
+from dalston_client.cli.commands.transcribe.files import planned, write_whole
 from dalston_client.cli.exits import Exit
-from dalston_client.cli.transcribe.files import planned, write_whole
 from dalston_queue.broker import Delivery, connect
 from dalston_queue.broker.protocol.messages import Completed, ErrorInfo, Failed, Outcome
 from dalston_queue.broker.protocol.types import Cause

@@ -7,64 +7,32 @@ import pytest
 
 from tests.conftest import ROOT
 
-PAGES = [f"dalston_queue/dashboard/{path.parent.name}" for path in ROOT.glob("dalston_queue/dashboard/*/__init__.py")]
-
-
-@pytest.mark.parametrize(
-    "package",
-    [
-        "client/dalston_client",
-        "client/dalston_client/cli",
-        "dalston_queue",
-        "dalston_queue/accounts",
-        "dalston_queue/admin",
-        "dalston_queue/alerts",
-        "dalston_queue/api",
-        "dalston_queue/audit",
-        "dalston_queue/broker",
-        "dalston_queue/broker/connection",
-        "dalston_queue/broker/engine",
-        "dalston_queue/broker/nodes",
-        "dalston_queue/broker/operations",
-        "dalston_queue/broker/orchestrator",
-        "dalston_queue/broker/protocol",
-        "dalston_queue/broker/views",
-        "dalston_queue/dashboard",
-        *sorted(PAGES),
-        "dalston_queue/health",
-        "dalston_queue/jobs",
-        "dalston_queue/jobs/lifecycle",
-        "dalston_queue/jobs/operator",
-        "dalston_queue/jobs/queries",
-        "dalston_queue/jobs/submit",
-        "dalston_queue/jobs/webhooks",
-        "dalston_queue/metrics",
-        "dalston_queue/models",
-        "dalston_queue/orchestrator",
-        "dalston_queue/orchestrator/duties",
-        "dalston_site/embedded",
-        "dalston_site/postgres",
-        "dalston_site/up",
-        "engines/align",
-        "engines/audio",
-        "engines/merge",
-        "engines/prepare",
-        "engines/sdk",
-        "engines/sdk/models",
-        "engines/transcribe",
-        "supervisor",
-        "supervisor/commands",
-        "supervisor/gpu",
-        "supervisor/logs",
-        "supervisor/policy",
-        "supervisor/process",
-    ],
+ROOMS = ("client/dalston_client", "dalston_queue", "dalston_site", "engines", "supervisor")
+PACKAGES = sorted(
+    path.parent.relative_to(ROOT).as_posix()
+    for room in ROOMS
+    for path in ROOT.glob(f"{room}/**/__init__.py")
+    if not {"management", "migrations"} & set(path.parent.relative_to(ROOT).parts)
 )
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_the_map_of_a_package_has_every_file(package: str) -> None:
     folder = ROOT / package
     page = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
     files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    assert sorted(files - set(re.findall(r"\w+", page))) == []
+    rooms = {path.parent.name for path in folder.glob("*/__init__.py")} - {"management"}
+    assert sorted((files | rooms) - set(re.findall(r"\w+", page))) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_map_of_a_package_names_nothing_else(package: str) -> None:
+    folder = ROOT / package
+    page = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    entries = re.findall(r"^(\w+(?:, \w+)*)/?  +\S", page, re.MULTILINE)
+    named = {name for entry in entries for name in entry.split(", ")}
+    below = {path.stem for path in folder.rglob("*")}
+    assert sorted(named - below) == []
 
 
 def test_the_files_that_the_tutorial_names_exist() -> None:

@@ -13,7 +13,7 @@ from dalston_queue.broker.protocol.types import Cause
 from engines.demo.engine import Demo
 from engines.sdk import Cancelled, Done, Engine, Reject, Retry, Task, TaskError, engine
 from engines.sdk.outcomes import Failed
-from engines.sdk.settlement import settlement
+from engines.sdk.process.settlement import settlement
 from engines.sdk.testing import run_task
 
 

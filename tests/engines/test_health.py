@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dalston_queue.broker.nodes.health import address, ask_health
-from engines.sdk.health import MEMORY_SHARE, Health, memory_limit_mib, memory_mib, serve_health
+from engines.sdk.process.health import MEMORY_SHARE, Health, memory_limit_mib, memory_mib, serve_health
 from engines.sdk.task import Task
 
 

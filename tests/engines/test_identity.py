@@ -10,7 +10,7 @@ import pytest
 
 from dalston_queue.broker.engine.stale import StaleRules
 from engines.sdk import BrokenConfigError
-from engines.sdk.identity import identify
+from engines.sdk.process.identity import identify
 
 NUMBERS = (
     "DALSTON_HEARTBEAT_S",

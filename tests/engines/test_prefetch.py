@@ -16,10 +16,11 @@ from dalston_queue.broker.operations.requeue import Requeued
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause, EventKind
 from dalston_site.embedded.server import Server
-from engines.sdk import Engine, Task, slots
-from engines.sdk.report import heartbeat
-from engines.sdk.runner import RENEW_EVERY_S, Pause, Resume, Runner, Stop
-from engines.sdk.slots import PREFETCH_WAIT_S
+from engines.sdk import Engine, Task
+from engines.sdk.process import slots
+from engines.sdk.process.report import heartbeat
+from engines.sdk.process.runner import RENEW_EVERY_S, Pause, Resume, Runner, Stop
+from engines.sdk.process.slots import PREFETCH_WAIT_S
 from tests.engines.workbench import QUEUE, Bench, Sleeper, counted_calls
 from tests.support import Spawned, keeps_time, wait_until
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from engines.sdk.files import Workspace
-from engines.sdk.report import MAX_TASKS, TaskReport, Watchdog
+from engines.sdk.process.report import MAX_TASKS, TaskReport, Watchdog
 from engines.sdk.task import Task
 
 FILES = Workspace(None, Path("none")).files_of("j", "t", 1, 0)

@@ -18,7 +18,7 @@ from dalston_queue.broker.errors import Unavailable
 from dalston_queue.broker.protocol.messages import TaskMessage
 from dalston_queue.broker.protocol.types import Cause, EventKind
 from engines.sdk import Cancelled, Engine, Reject, Task
-from engines.sdk.runner import RENEW_EVERY_S
+from engines.sdk.process.runner import RENEW_EVERY_S
 from tests.engines.workbench import QUEUE, Bench, counted_calls
 from tests.support import WAIT_TIMEOUT_S, Spawned, keeps_time, wait_until
 

@@ -12,8 +12,8 @@ from dalston_queue.broker.engine.stale import DEFAULT_RULES, StaleRules
 from dalston_queue.broker.protocol.messages import Event, TaskMessage
 from dalston_queue.broker.protocol.types import EventKind
 from engines.sdk import Engine, Manifest, Task
-from engines.sdk.identity import Identity
-from engines.sdk.runner import Runner, Stop
+from engines.sdk.process.identity import Identity
+from engines.sdk.process.runner import Runner, Stop
 from tests.support import WAIT_TIMEOUT_S, wait_until
 
 QUEUE = "work"

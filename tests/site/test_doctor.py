@@ -14,8 +14,8 @@ from django.core.management import call_command
 from django.db import connection
 from pytest_django import Settings
 
-from dalston_site import doctor
 from dalston_site.embedded.server import Server
+from dalston_site.support import doctor
 from supervisor.findings import Grade, clock
 from tests.conftest import ROOT
 from tests.site.settings.production import PRODUCTION

@@ -21,7 +21,8 @@ from dalston_queue.broker import Broker
 from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.protocol.types import EngineState, NodeState
 from dalston_queue.models import AlertState, ApiToken, DeadLetter, Duty, Task
-from dalston_site import bundle
+from dalston_site.support import bundle
+from dalston_site.support.secrets import masked
 from tests.jobs import make
 from tests.support import Spawned, reserve_port
 
@@ -147,7 +148,7 @@ def test_what_helps_is_there(planted: str, tmp_path: Path) -> None:
     ],
 )
 def test_an_url_is_shown_without_its_login(url: str, shown: str) -> None:
-    assert bundle.masked(url) == shown
+    assert masked(url) == shown
 
 
 def test_another_file_is_never_overwritten(tmp_path: Path, db: None) -> None:

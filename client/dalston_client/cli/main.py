@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dalston_client import config
-from dalston_client.cli import (
+from dalston_client.cli import options
+from dalston_client.cli.commands import (
     cancel,
     dead_letters,
     jobs,
     limits,
     nodes,
-    options,
     streams,
     submit,
     tasks,

@@ -38,7 +38,7 @@ class Command(BaseCommand):
 def examiner(options: dict[str, Any]) -> Callable[[], Iterator[Finding]]:
     """The checks of this server, or of this node."""
     if is_server() and not any(options[name] for name in OF_A_NODE):
-        from dalston_site import doctor
+        from dalston_site.support import doctor
 
         return lambda: doctor.examine(make_broker)
     from supervisor import doctor as node_doctor

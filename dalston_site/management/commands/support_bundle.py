@@ -7,8 +7,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dalston_site import bundle
 from dalston_site.management.commands.doctor import examiner, is_server
+from dalston_site.support import bundle
+from dalston_site.support.parts import parts
 from supervisor.cli import add_node_arguments, plan_reader, state_dir_of
 from supervisor.findings import Finding
 
@@ -30,7 +31,7 @@ class Command(BaseCommand):
         of_server = {**options, "state_dir": None} if is_server() else options
         examine: Callable[[], Iterator[Finding]] = examiner(of_server)
         try:
-            made = bundle.write(path, bundle.parts(examine, _state_dir(options)))
+            made = bundle.write(path, parts(examine, _state_dir(options)))
         except FileExistsError:
             raise CommandError(f"{path} exists: name another file with -o") from None
         except OSError as error:

@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from dalston_queue.dashboard.sign_in import provider as configured
 from dalston_queue.models import LoginAttempt, OperatorAction
-from dalston_site import doctor
+from dalston_site.support import doctor
 from supervisor.findings import Grade
 from tests.dashboard.sign_in.conftest import Browser
 from tests.oidc import Provider

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from .task import Task
+from ..task import Task
 
 PREFETCH_WAIT_S = 1.0
 """The longest that a prefetched task waits for a slot. Then the whole buffer is released: another engine may be idle.

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 from dalston_queue.broker import Consumer
 
-from .engine import Engine, attempt, attempt_async, is_async, put_away
-from .outcomes import Done, Outcome
+from ..engine import Engine, attempt, attempt_async, is_async, put_away
+from ..outcomes import Done, Outcome
+from ..task import Task
 from .slots import Slots
-from .task import Task
 
 log = logging.getLogger("engine")
 Report = Callable[[Task, Outcome], None]

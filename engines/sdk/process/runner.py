@@ -26,19 +26,18 @@ from dalston_queue.broker import Broker, Consumer, Delivery
 from dalston_queue.broker.errors import Fenced, Unavailable
 from dalston_queue.broker.protocol import messages
 
-from . import logs
-from .breaker import record
-from .engine import Engine
+from .. import logs
+from ..engine import Engine
+from ..manifest import Manifest
+from ..notify import notify
+from ..outcomes import Outcome
+from ..spans import Spans
+from ..task import Task
 from .health import Health, serve_health
 from .identity import Identity
-from .manifest import Manifest
-from .notify import notify
-from .outcomes import Outcome
 from .report import BreakerReport, TaskReport, Watchdog, heartbeat
-from .settlement import settlement, timed_out
+from .settlement import count, settlement, timed_out
 from .slots import Slots
-from .spans import Spans
-from .task import Task
 from .workers import Waiter, make_workers
 
 log = logging.getLogger("engine")
@@ -251,7 +250,7 @@ class Runner:
         self.spans.ended(task, outcome)
         if task.lost:
             return
-        record(self.breaker, outcome, time.monotonic())
+        count(self.breaker, outcome, time.monotonic())
         if self.breaker.is_open:
             self._release_buffer()
         result = timed_out(task.timeout) if task.late else settlement(outcome, self.identity.max_result_bytes)

@@ -6,6 +6,6 @@ runner     uploads in threads, polls, downloads
 screen     a bar per recording on a terminal
 """
 
-from dalston_client.cli.transcribe.command import add
+from dalston_client.cli.commands.transcribe.command import add
 
 __all__ = ["add"]

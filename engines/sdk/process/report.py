@@ -17,10 +17,10 @@ from dalston_queue.broker.nodes.registry import EngineBeat
 from dalston_queue.broker.nodes.reports import RunningTask
 from dalston_queue.broker.protocol.types import EngineState
 
+from ..manifest import Manifest
+from ..notify import notify
+from ..task import Task
 from .identity import Identity
-from .manifest import Manifest
-from .notify import notify
-from .task import Task
 
 log = logging.getLogger("engine")
 

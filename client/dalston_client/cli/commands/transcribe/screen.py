@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dalston_client.cli import text
-from dalston_client.cli.transcribe.files import OVER, Phase, Recording
+from dalston_client.cli.commands.transcribe.files import OVER, Phase, Recording
 
 REDRAWS_PER_S = 8
 NAME_WIDTH, BAR_WIDTH, WHAT_WIDTH = 32, 24, 60

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from dalston_client import answers
 from dalston_client.cli import options, text
+from dalston_client.cli.commands.nodes import COLUMNS, rows_of
 from dalston_client.cli.exits import Exit
-from dalston_client.cli.nodes import COLUMNS, rows_of
 from dalston_client.cli.output import Out, drawn
 from dalston_client.client import Client
 from dalston_client.errors import Unavailable, Unreachable

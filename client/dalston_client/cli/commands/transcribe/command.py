@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from dalston_client.cli import options, text
+from dalston_client.cli.commands.transcribe.files import Phase, Recording, make_folder, planned
+from dalston_client.cli.commands.transcribe.runner import Runner, Wanted, exit_of_all
+from dalston_client.cli.commands.transcribe.screen import Screen
 from dalston_client.cli.exits import Exit, described, exit_of
 from dalston_client.cli.output import Out
-from dalston_client.cli.transcribe.files import Phase, Recording, make_folder, planned
-from dalston_client.cli.transcribe.runner import Runner, Wanted, exit_of_all
-from dalston_client.cli.transcribe.screen import Screen
 from dalston_client.client import Client
 from dalston_client.errors import DalstonError
 

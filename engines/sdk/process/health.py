@@ -19,8 +19,8 @@ import msgspec
 from dalston_queue.broker.nodes.health import address, peer
 from dalston_queue.broker.nodes.reports import HealthReport
 
+from ..task import Task
 from .report import RUNNER_TIMEOUT_S
-from .task import Task
 
 log = logging.getLogger("engine")
 

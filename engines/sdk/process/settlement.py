@@ -1,4 +1,4 @@
-"""Settlement: an author's outcome as the message that the broker settles."""
+"""Settlement: an author's outcome as the message that the broker settles, and as what its circuit breaker counts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 
 import msgspec
 
+from dalston_queue.broker.engine.breaker import Breaker
 from dalston_queue.broker.protocol import messages
 from dalston_queue.broker.protocol.messages import ErrorInfo
 from dalston_queue.broker.protocol.types import Cause
 from dalston_queue.broker.protocol.validate import MAX_DEPTH, json_too_deep
 from dalston_queue.defaults import MAX_RESULT_BYTES
 
-from .outcomes import TRACEBACK_BYTES, Cancelled, Done, Failed, Outcome, Reject, Retry, text
+from ..outcomes import TRACEBACK_BYTES, Cancelled, Done, Failed, Outcome, Reject, Retry, text
 
 MAX_DELAY_S = 365 * 86400.0  # a date past the last calendar year would raise where it is computed
 
@@ -37,6 +38,12 @@ def settlement(outcome: Outcome, max_bytes: int = MAX_RESULT_BYTES) -> messages.
             trace = text(trace, TRACEBACK_BYTES)
             error = ErrorInfo(message=text(message), type=text(kind), cause=cause, retriable=retriable, traceback=trace)
     return messages.Failed(error)
+
+
+def count(breaker: Breaker, outcome: Outcome, now: float) -> None:
+    """A rejected task is no failure of the engine."""
+    if not isinstance(outcome, Cancelled):
+        breaker.record(not isinstance(outcome, Failed | Retry), now)
 
 
 def timed_out(seconds: float) -> messages.Outcome:

@@ -10,10 +10,10 @@ from typing import Any
 
 from dalston_client import answers
 from dalston_client.cli import options
+from dalston_client.cli.commands.jobs import show_job
+from dalston_client.cli.commands.watch import interrupted, watch
 from dalston_client.cli.exits import Exit, UsageError, described, exit_of
-from dalston_client.cli.jobs import show_job
 from dalston_client.cli.output import Out
-from dalston_client.cli.watch import interrupted, watch
 from dalston_client.client import Client
 from dalston_client.errors import ApiError, DalstonError
 

@@ -17,15 +17,15 @@ from dalston_queue.broker import connect
 from dalston_queue.broker.errors import Invalid
 from dalston_queue.tracing import export
 
-from . import logs
+from .. import logs
+from ..manifest import CONFIG_EXIT, ManifestError, read_manifest
+from ..notify import notify
+from ..outcomes import BrokenConfigError
 from .identity import identify
-from .manifest import CONFIG_EXIT, ManifestError, read_manifest
-from .notify import notify
-from .outcomes import BrokenConfigError
 from .runner import Pause, Resume, Runner, Stop
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from ..engine import Engine
 
 log = logging.getLogger("engine")
 

@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import IO, Any, cast
 from uuid import uuid4
 
+from dalston_client.cli.commands.transcribe.files import OVER, Phase, Recording, Watched, opened, write_whole
 from dalston_client.cli.exits import Exit, exit_of
-from dalston_client.cli.transcribe.files import OVER, Phase, Recording, Watched, opened, write_whole
 from dalston_client.client import Client
 from dalston_client.errors import Busy, Conflict, DalstonError, Invalid, NotFound
 from dalston_client.transcriptions import TranscriptFormat, Transcription

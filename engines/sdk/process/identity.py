@@ -16,8 +16,8 @@ from dalston_queue.broker.engine.breaker import Breaker, BreakerRules
 from dalston_queue.broker.engine.stale import StaleRules
 from dalston_queue.broker.protocol.keys import default_node_name
 
-from .files import LARGE_RESULT_BYTES, Workspace, scratch_folder
-from .outcomes import BrokenConfigError
+from ..files import LARGE_RESULT_BYTES, Workspace, scratch_folder
+from ..outcomes import BrokenConfigError
 
 N = TypeVar("N", int, float)
 
