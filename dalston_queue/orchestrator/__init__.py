@@ -2,7 +2,8 @@
 
 loop         the loop of each process: read events, apply, commit, acknowledge; poll once a second
 batch        a batch of events: splits off the one that can't be applied
-chunks       how much of a batch one transaction takes, so that a large job holds up no other
+inbox        events that were read and are not applied yet: projects take turns in it
+chunks       how much of them one transaction takes, so that a large job holds up no other
 apply        applies the events of a batch in one transaction
 data_loss    notices that Redis has lost its data, and puts it back
 scheduler    makes due tasks ready, submits the jobs of schedules

@@ -1,9 +1,11 @@
-"""Chunks: how much of a batch one transaction takes, so that a job of many stages holds up no other job for long.
+"""Chunks: how much of what was read one transaction takes, so that no project holds up the others for long.
 
-A job weighs as many stages as it still has to make READY. Small jobs come first. The decisions are pure.
+A job weighs as many stages as it still has to make READY. Projects take turns. The decisions are pure.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import connection
@@ -20,42 +22,76 @@ second, and the events of other jobs wait as long. With 1 000 another project's 
 Item = Event | Malformed
 
 _WEIGHTS = """
-    SELECT job_id::text, count(*) FROM dalston_task
-    WHERE job_id = ANY(%s::uuid[]) AND status = 'pending' GROUP BY job_id"""
+    SELECT id::text, project_id::text,
+           (SELECT count(*) FROM dalston_task t WHERE t.job_id = j.id AND t.status = 'pending')
+    FROM dalston_job j WHERE id = ANY(%s::uuid[])"""
 
 
-def weights_of(batch: Sequence[Item]) -> dict[str, int]:
-    """How many stages each job of a batch of events still has to make READY."""
+class Weight(NamedTuple):
+    """Of a job that has events."""
+
+    project: str = ""
+    stages: int = 0  # that it still has to make READY
+
+
+def weights_of(batch: Sequence[Item]) -> dict[str, Weight]:
+    """Of the jobs of these events."""
     jobs = {UUID(item.job_id) for item in batch if isinstance(item, Event) and is_uuid(item.job_id)}
-    if len(jobs) <= 1:
+    if not jobs:
         return {}
     with connection.cursor() as cursor:
         cursor.execute(_WEIGHTS, [id_array(jobs)])
-        return dict(cursor.fetchall())
+        return {job: Weight(project, stages) for job, project, stages in cursor.fetchall()}
 
 
-def chunked(batch: Sequence[Item], weights: Mapping[str, int]) -> tuple[list[list[Item]], list[Item]]:
-    """The batch in parts of about MAX_STAGES, those of light jobs first, each job's events in order and in one part;
-    and the hints that are left: of jobs beyond the first part that have no other event here."""
-    if sum(weights.values()) <= MAX_STAGES:
-        return [list(batch)], []
-    of_job: dict[str, list[Item]] = {}
-    for item in batch:
-        of_job.setdefault(item.job_id if isinstance(item, Event) else "", []).append(item)
-    parts: list[list[Item]] = [[]]
-    left: list[Item] = []
+_NO_WEIGHT = Weight()
+
+
+class Turn(NamedTuple):
+    """What one transaction applies, and what remains."""
+
+    part: list[Item]
+    rest: list[Item]
+    left: list[Item]  # hints of jobs that are left to the poll
+
+
+def next_turn(items: Sequence[Item], weights: Mapping[str, Weight], max_events: int) -> Turn:
+    """The next events, from each project in turn: at most so many, of jobs of about MAX_STAGES. The events of a task
+    stay together and in order. Hints beyond them are left, if their jobs have no other event here."""
+    units: dict[tuple[str, str], list[Item]] = {}
+    for item in items:
+        units.setdefault(_task_of(item), []).append(item)
+    of_project: dict[str, deque[tuple[str, list[Item]]]] = {}
+    for (job, _), unit in units.items():
+        of_project.setdefault(weights.get(job, _NO_WEIGHT).project, deque()).append((job, unit))
+    part: list[Item] = []
+    taken: set[str] = set()
     size = 0
-    for job, items in sorted(of_job.items(), key=lambda pair: weights.get(pair[0], 0)):
-        weight = weights.get(job, 0)
-        if parts[-1] and size + weight > MAX_STAGES:
-            parts.append([])
-            size = 0
-        if len(parts) > 1 and all(_is_hint(item) for item in items):
-            left += items
-            continue
-        parts[-1] += items
-        size += weight
-    return [part for part in parts if part], left
+    waiting = deque(of_project.values())
+    while waiting:
+        queue = waiting.popleft()
+        job, unit = queue[0]
+        stages = 0 if job in taken else weights.get(job, _NO_WEIGHT).stages
+        if part and (size + stages > MAX_STAGES or len(part) + len(unit) > max_events):
+            continue  # the rest of this project waits
+        queue.popleft()
+        part += unit
+        taken.add(job)
+        size += stages
+        if queue:
+            waiting.append(queue)
+    remaining = [(job, unit) for queue in of_project.values() for job, unit in queue]
+    busy = taken.union(job for job, unit in remaining if not all(map(_is_hint, unit)))
+    rest = [item for job, unit in remaining if job in busy for item in unit]
+    return Turn(part, rest, [item for job, unit in remaining if job not in busy for item in unit])
+
+
+def job_id_of(item: Item) -> str:
+    return item.job_id if isinstance(item, Event) else ""
+
+
+def _task_of(item: Item) -> tuple[str, str]:
+    return job_id_of(item), item.task_id if isinstance(item, Event) else ""
 
 
 def _is_hint(item: Item) -> bool:

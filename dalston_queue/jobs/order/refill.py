@@ -5,9 +5,11 @@ them once a second. One transaction per window: its advisory lock keeps others o
 the limits that apply out of what these allow, and the locks of the jobs keep a task from being queued twice.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -37,6 +39,7 @@ from dalston_queue.redis import get_broker
 log = structlog.get_logger(__name__)
 BATCH = 500
 """Tasks of one transaction."""
+NO_BOUND = 1_000_000
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dalston_window'), hashtext(%s))"
 # How many tasks are READY and how many entries the window has, whether there is a limit that may hold tasks of its
@@ -74,22 +77,27 @@ def refill(
     now: datetime,
     started: Mapping[LaneTier, int] | None = None,
     ready: Sequence[Moved] = (),
+    at_most: int = NO_BOUND,
+    *,
+    eager: int = 0,
 ) -> int:
     """Refill the windows of these lanes, or of all, that have less than half of their size; returns how many tasks were
     queued. `started`: what engines have just started. `ready`: tasks of one lane and tier that have just become READY,
-    if that is all that has happened.
+    if that is all that has happened. `at_most`: so many for each window; the next refill goes on. `eager`: so many also
+    for a window of which half is there still, even if it is full: for tasks of a project that has none in it.
 
     While Redis is full the tasks stay READY in Postgres: the orchestrator must go on applying events, or nothing would
     ever drain Redis.
     """
     windows = _claimers.windows(started or {}, max_age_s=0.5 if lanes is None else 2)
+    bounds = _Bounds(at_most, eager)
     waiting = _waiting(lanes, ready if len(ready) <= windows.at_least else ())
     queued = 0
     skipped: list[ReadyTask] = []
     try:
         for found in sorted(waiting, key=lambda each: windows.rank(each.lane_tier)):  # as limits go by it
-            if 2 * found.queued < windows.size(found.lane_tier):
-                queued += _fill(found.lane_tier, windows, now, ready, skipped)
+            if bounds.room(found.queued, windows.size(found.lane_tier)):
+                queued += _fill(found.lane_tier, windows, now, ready, skipped, bounds)
         # The jobs were locked by another process. A poll leaves them to the next one; for these there may be none.
         if skipped and lanes is not None:
             queued += len(append_ready(skipped, now, skip_locked=False))
@@ -107,18 +115,45 @@ def _waiting(lanes: Collection[str] | None, ready: Sequence[Moved]) -> list[Lane
 
 
 def _fill(
-    lane_tier: LaneTier, windows: Windows, now: datetime, ready: Sequence[Moved], skipped: list[ReadyTask]
+    lane_tier: LaneTier,
+    windows: Windows,
+    now: datetime,
+    ready: Sequence[Moved],
+    skipped: list[ReadyTask],
+    bounds: _Bounds,
 ) -> int:
     """Fill one window, batch by batch."""
     queued = 0
     while True:
-        filled = _fill_batch(lane_tier, windows, now, ready, is_first=not queued)
+        filled = _fill_batch(lane_tier, windows, now, ready, bounds.after(queued))
         if filled.queued:
             crash_points.point("refill.committed")
         queued += len(filled.queued)
         skipped += filled.skipped
-        if not filled.more:
+        if not filled.more or queued >= bounds.at_most:
             return queued
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """How many tasks a refill queues in a window."""
+
+    at_most: int
+    eager: int
+    is_first: bool = True  # of its transactions
+
+    @property
+    def batch(self) -> int:
+        return min(BATCH, self.at_most)
+
+    def room(self, in_window: int, size: int) -> int:
+        """A window is filled when half of it is gone, not with each task."""
+        if self.is_first and 2 * in_window >= size:
+            return max(0, min(self.eager, size + size // 2 - in_window))
+        return max(0, min(self.batch, size - in_window))
+
+    def after(self, queued: int) -> _Bounds:
+        return replace(self, at_most=self.at_most - queued, is_first=not queued)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +165,7 @@ class _Filled:
 
 @transaction.atomic
 def _fill_batch(
-    lane_tier: LaneTier, windows: Windows, now: datetime, just_ready: Sequence[Moved], *, is_first: bool
+    lane_tier: LaneTier, windows: Windows, now: datetime, just_ready: Sequence[Moved], bounds: _Bounds
 ) -> _Filled:
     queue, size = queue_of_lane(lane_tier[0]), windows.size(lane_tier)
     with connection.cursor() as cursor:
@@ -138,8 +173,8 @@ def _fill_batch(
         crash_points.point("refill.locked")
         cursor.execute(_STATE, [queue, settings.DALSTON_MAX_REDIS_BYTES, *lane_tier])
         ready, in_window, is_limited, full = cursor.fetchone()
-    room = min(BATCH, size - in_window)
-    if room <= 0 or (is_first and 2 * in_window >= size):
+    room = bounds.room(in_window, size)
+    if not room:
         return _Filled()
     if ready <= room and not full and not is_limited:
         chosen: Sequence[ReadyTask] = just_ready if len(just_ready) == ready else oldest(lane_tier, room)
@@ -151,7 +186,7 @@ def _fill_batch(
             return _fill_within(limits, lane_tier, windows, waiting, min(room, ready), now)
         chosen = _next(lane_tier, windows, waiting, room, full)
     queued = append_ready(chosen, now)
-    more = bool(queued) and ready > room and (room == BATCH or len(chosen) < room)
+    more = bool(queued) and ready > room and (room == bounds.batch or len(chosen) < room)
     return _Filled(queued, _without(chosen, queued), more)
 
 
