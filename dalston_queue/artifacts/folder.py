@@ -57,7 +57,7 @@ class FolderStore(Store):
             final.parent.mkdir(exist_ok=True)
             path.chmod(0o444)
             path.replace(final)
-            _sync(final.parent)
+            sync_folder(final.parent)
 
     @contextmanager
     def open(self, ref: str, offset: int = 0, length: int | None = None) -> Iterator[Readable]:
@@ -133,8 +133,8 @@ def _age(file: Path) -> float:
     return time.time() - file.stat().st_mtime
 
 
-def _sync(folder: Path) -> None:
-    """Makes the rename durable."""
+def sync_folder(folder: Path) -> None:
+    """Makes a rename in the folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

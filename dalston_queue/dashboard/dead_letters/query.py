@@ -15,6 +15,7 @@ from uuid import UUID
 from django.db import connection
 
 from dalston_queue.jobs.operator.replay import Filter
+from dalston_queue.jobs.queries.dead_letters import MATCHES, values_of
 
 SEARCH_LIMIT = 20_000
 COUNT_LIMIT = 2_000
@@ -64,23 +65,16 @@ _NEWEST = f"""
         AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)
         AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) < (%(after_at)s, %(after_id)s::uuid))
     ORDER BY created_at DESC, id DESC LIMIT {SEARCH_LIMIT}"""  # noqa: S608
-_MATCH = """
-    (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(cause)s::text IS NULL OR cause = %(cause)s)
-    AND (%(task_type)s::text IS NULL OR task_type = %(task_type)s)
-    AND (%(error)s::text IS NULL OR position(lower(%(error)s) IN lower(error)) > 0)
-    AND (%(retriable)s::boolean IS NULL OR retriable = %(retriable)s)
-    AND (%(engines)s::text IS NULL OR engine_id ~ %(engines)s)
-    AND (%(project)s::text IS NULL OR project_id = (SELECT id FROM dalston_project WHERE name = %(project)s))"""
 
 _SEARCH_GROUPS = f"""
     SELECT fingerprint, count(*), max(queue), max(cause), max(task_type), max(error_type),
         left((array_agg(error ORDER BY created_at DESC))[1], 300), min(created_at), max(created_at) AS last_at
-    FROM ({_NEWEST}) AS newest WHERE {_MATCH}
+    FROM ({_NEWEST}) AS newest WHERE {MATCHES}
     GROUP BY fingerprint ORDER BY last_at DESC, fingerprint LIMIT {MAX_GROUPS}"""  # noqa: S608
 
 _LIST = f"""
     SELECT id, task_id, queue, task_type, cause, error_type, left(error, 300), attempt, created_at
-    FROM ({_NEWEST}) AS newest WHERE {_MATCH}
+    FROM ({_NEWEST}) AS newest WHERE {MATCHES}
     ORDER BY created_at DESC, id DESC LIMIT {SHOWN + 1}"""  # noqa: S608
 
 
@@ -143,20 +137,7 @@ def dead_letters_of(wanted: Filter, after: Cursor | None = None) -> tuple[tuple[
 
 def _rows(query: str, wanted: Filter, after: Cursor | None = None) -> list[tuple[Any, ...]]:
     after_at, after_id = after or (None, None)
-    values = {
-        "queue": wanted.queue,
-        "cause": wanted.cause,
-        "fingerprint": wanted.fingerprint,
-        "task_type": wanted.task_type,
-        "error": wanted.error_contains,
-        "retriable": wanted.retriable,
-        "engines": wanted.engines,
-        "project": wanted.project,
-        "since": wanted.created_after,
-        "until": wanted.created_before,
-        "after_at": after_at,
-        "after_id": after_id,
-    }
+    values = {**values_of(wanted, wanted.created_after), "after_at": after_at, "after_id": after_id}
     with connection.cursor() as cursor:
         cursor.execute(query, values)
         rows: list[tuple[Any, ...]] = cursor.fetchall()

@@ -12,7 +12,7 @@ from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.utils import timezone
 
 from dalston_queue.dashboard.job.why import why_each
-from dalston_queue.dashboard.transcriptions.read import Transcription, described, transcription_jobs
+from dalston_queue.dashboard.transcriptions.read import TranscriptionLine, described, transcription_jobs
 from dalston_queue.jobs.lifecycle.states import JOB_OVER, TASK_OVER
 from dalston_queue.models import Task
 from dalston_queue.redis import get_broker
@@ -25,7 +25,7 @@ MAX_PEAKS = 2_000
 @dataclass(frozen=True, slots=True)
 class TranscriptionView:
     at: datetime
-    transcription: Transcription
+    transcription: TranscriptionLine
     why: str
     """Why it is not running; empty if it is."""
     peaks: tuple[int, ...]

