@@ -17,6 +17,7 @@ from dalston_queue.api.errors.problems import ApiProblem, Code, answers, not_fou
 from dalston_queue.api.requests import body
 from dalston_queue.api.requests.cancelling import cancel
 from dalston_queue.api.requests.lists import AS_CSV, Format, ListFormat, page
+from dalston_queue.api.schemas import jobs as schemas
 from dalston_queue.api.schemas.base import Cursor, Instant, Limit, Page, Payload, Reason, Text
 from dalston_queue.api.schemas.jobs import (
     BatchIn,
@@ -43,9 +44,6 @@ from dalston_queue.models import Job, WebhookDelivery
 from dalston_queue.models.accounts import Scope
 
 router = Router(tags=["jobs"])
-
-MAX_BATCH_STAGES = 10_000
-"""Of all jobs of a batch: its rows are stored by one statement, in about a second."""
 
 
 @router.post(
@@ -87,8 +85,8 @@ def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> Bat
         try:
             body.check_job_size(job.model_dump_json(exclude_unset=True))
             spec = job.spec(trace_id)
-            if stages + len(spec.stages) > MAX_BATCH_STAGES:
-                raise InvalidJob(f"a batch has at most {MAX_BATCH_STAGES} stages; send this job in another one")
+            if stages + len(spec.stages) > schemas.MAX_BATCH_STAGES:  # those of pipelines count, too
+                raise InvalidJob(schemas.too_many_stages())
             check_depth(spec, principal)
             stages += len(spec.stages)
             requests.append(Request(spec, job.idempotency_key))

@@ -121,11 +121,22 @@ def test_in_a_batch_only_the_jobs_for_the_full_queue_are_refused(api: Api, setti
 
 
 def test_a_batch_has_so_many_stages(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dalston_queue.api.routes.jobs.MAX_BATCH_STAGES", 3)
+    monkeypatch.setattr("dalston_queue.api.schemas.jobs.MAX_BATCH_STAGES", 3)
     two = [{"stage": "a"}, {"stage": "b"}]
     jobs = [{"name": "job", "stages": stages} for stages in (two, two, two[:1])]
     batch = api.post("/jobs:batch", {"jobs": jobs}).json()
     assert [item["code"] for item in batch["items"]] == [None, "invalid", None]
+
+
+def test_jobs_beyond_the_stages_of_a_batch_are_not_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dalston_queue.api.schemas.jobs.MAX_BATCH_STAGES", 3)
+    two = [{"stage": "a"}, {"stage": "b"}]
+    wrong: list[Any] = [{"name": "second", "stages": [{"stage": 7}] * 2}, {"name": 5}, 5, {"stages": 7}]
+    jobs = [{"name": "first", "stages": two}, *wrong, {"name": "last", "stages": two[:1]}]
+    items = api.post("/jobs:batch", {"jobs": jobs}).json()["items"]
+    assert [item["code"] for item in items] == [None, *["invalid"] * 4, None]
+    assert "at most 3 stages" in items[1]["detail"], "it was not checked"
+    assert not any("at most" in item["detail"] for item in items[2:5])
 
 
 def test_a_limited_token_gets_retry_after(token_for: Callable[..., str], settings: Any) -> None:
