@@ -8,12 +8,16 @@ subscriber takes what it has not seen yet: a slow subscriber wakes less often, a
 Polls run on threads, so that neither an event loop nor a request waits for Postgres or Redis. An event loop on a thread
 of its own times them: subscribers may be coroutines of any loop (the dashboard's WebSockets, server-sent events of the
 API) or plain threads (long polls).
+
+A subscriber may have a holder: the polls of one person's sources are few at a time, so that a hundred slow searches of
+one leave threads to the pages of others. A source with several holders runs in the turn of any of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -29,6 +33,8 @@ from dalston_queue.health import outages
 log = structlog.get_logger(__name__)
 
 MIN_PAUSE_S = 0.05
+POLLS_OF_HOLDER = 2
+"""At a time. A source has four threads or more."""
 
 
 class Gone(LookupError):
@@ -48,11 +54,51 @@ class Source(Protocol):
 S = TypeVar("S", bound=Source)
 
 
+class _Turns:
+    """Which polls run. Used in the event loop that times them."""
+
+    def __init__(self) -> None:
+        self.running: Counter[str] = Counter()
+        self.waiting: dict[_Poller, asyncio.Future[str]] = {}
+
+    async def take(self, poller: _Poller) -> str:
+        """Whose turn it is used for."""
+        if (holder := self._free(poller)) is not None:
+            self.running[holder] += 1
+            return holder
+        called: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.waiting[poller] = called
+        try:
+            holder = await called
+        except asyncio.CancelledError:  # the last subscriber has left
+            self.waiting.pop(poller, None)
+            if called.done() and not called.cancelled():  # called in that very moment
+                self.end(called.result())
+            raise
+        return holder
+
+    def end(self, holder: str) -> None:
+        self.running[holder] -= 1
+        self.running += Counter()  # drops those with none
+        self.call_next()
+
+    def call_next(self) -> None:
+        for poller in list(self.waiting):
+            if not self.waiting[poller].cancelled() and (holder := self._free(poller)) is not None:
+                self.running[holder] += 1
+                self.waiting.pop(poller).set_result(holder)
+
+    def _free(self, poller: _Poller) -> str | None:
+        with _lock:
+            holders = {holder for holder, _ in poller.subscribers.values()}
+        return next((each for each in holders if not each or self.running[each] < POLLS_OF_HOLDER), None)
+
+
 class _Poller:
     def __init__(self, key: Hashable, source: Source) -> None:
         self.key = key
         self.source = source
-        self.subscribers: dict[object, Callable[[], object]] = {}
+        self.subscribers: dict[object, tuple[str, Callable[[], object]]] = {}  # each with its holder
         self.polls = 0
         self.is_gone = False
         self.running: Future[None] = asyncio.run_coroutine_threadsafe(self._run(), _loop())
@@ -60,9 +106,13 @@ class _Poller:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while not self.is_gone:
+            turn = await _turns.take(self)
             started = loop.time()
+            poll = self.source.threads.submit(self._poll)
+            # Not when this task is cancelled: the thread goes on.
+            poll.add_done_callback(lambda _, turn=turn: loop.call_soon_threadsafe(_turns.end, turn))  # type: ignore[misc]
             try:
-                await loop.run_in_executor(self.source.threads, self._poll)
+                await asyncio.wrap_future(poll)
             except Gone as error:
                 log.info("polling.gone", key=self.key, error=str(error))
                 self.is_gone = True
@@ -89,26 +139,28 @@ class _Poller:
     def _wake(self) -> None:
         with _lock:
             waiting = list(self.subscribers.values())
-        for notify in waiting:
+        for _, notify in waiting:
             with suppress(RuntimeError):  # the subscriber's event loop is closed
                 notify()
 
 
 _pollers: dict[Hashable, _Poller] = {}
 _lock = threading.Lock()
+_turns = _Turns()
 
 
 @contextmanager
 def subscribed(key: Hashable, make: Callable[[], S]) -> Iterator[S]:
     """The source of this key, polled while the block lasts. Its poll() wakes those whose answer it has read."""
-    with _subscription(key, make, lambda: None) as poller:
+    with _subscription(key, make, "", lambda: None) as poller:
         yield poller.source
 
 
-async def updates(key: Hashable, make: Callable[[], S]) -> AsyncGenerator[S]:
-    """The source of this key, after each poll; a slow subscriber skips polls. Ends when the source is gone."""
+async def updates(key: Hashable, make: Callable[[], S], holder: str = "") -> AsyncGenerator[S]:
+    """The source of this key, after each poll; a slow subscriber skips polls. Ends when the source is gone. Without a
+    holder its polls wait for no turn."""
     loop, polled = asyncio.get_running_loop(), asyncio.Event()
-    with _subscription(key, make, lambda: loop.call_soon_threadsafe(polled.set)) as poller:
+    with _subscription(key, make, holder, lambda: loop.call_soon_threadsafe(polled.set)) as poller:
         seen = 0
         while not poller.is_gone:
             if poller.polls == seen:
@@ -120,13 +172,14 @@ async def updates(key: Hashable, make: Callable[[], S]) -> AsyncGenerator[S]:
 
 
 @contextmanager
-def _subscription(key: Hashable, make: Callable[[], Any], notify: Callable[[], object]) -> Iterator[Any]:
+def _subscription(key: Hashable, make: Callable[[], Any], holder: str, notify: Callable[[], object]) -> Iterator[Any]:
     subscriber = object()
     with _lock:
         poller = _pollers.get(key)
         if poller is None:
             poller = _pollers[key] = _Poller(key, make())
-        poller.subscribers[subscriber] = notify
+        poller.subscribers[subscriber] = (holder, notify)
+    _loop().call_soon_threadsafe(_turns.call_next)  # the poll may wait for the turn of another holder
     try:
         yield poller
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
@@ -24,9 +25,11 @@ from django.urls import URLPattern, path, re_path
 from dalston_queue.accounts.roles import may_operate
 from dalston_queue.dashboard.live.fragments import Fragment, LivePage
 from dalston_queue.dashboard.parts.request import known_fields
+from dalston_queue.dashboard.security.sockets import TRY_AGAIN_LATER
 from dalston_queue.health import outages
 from dalston_queue.metrics.processes import VIEWERS
 from dalston_queue.polling import Source, updates
+from dalston_queue.slots import Slots
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +39,8 @@ GONE = 4404
 """Close code: the job, or what else the page shows, was deleted while the page was open."""
 OTHER_ROLE = 4403
 """Close code: the user's role changed. The page reloads, because the role decides which buttons the page has."""
+OPEN_PAGES = Slots(1000)
+"""Open pages of a web process; at most half of what is free for one person."""
 RECHECK_S = 30.0
 """How long a socket may outlive its login."""
 
@@ -52,6 +57,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.make, self.fields, self.by_role = make, fields, by_role
         self.may_operate = False
         self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._open = ExitStack()
 
     async def connect(self) -> None:
         # Accepted first: a refusal during the handshake reaches the page without a close code.
@@ -60,6 +66,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(code=SIGNED_OUT)
             return
         self.may_operate = await database_sync_to_async(may_operate)(self.scope["user"])
+        if not self._open.enter_context(OPEN_PAGES.take(f"user {self.scope['user'].pk}")):
+            await self.close(code=TRY_AGAIN_LATER)
+            return
         VIEWERS.inc()
         self._tasks = (asyncio.create_task(self._push()), asyncio.create_task(self._watch_login()))
 
@@ -68,6 +77,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             VIEWERS.dec()
         for task in self._tasks:
             task.cancel()
+        self._open.close()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Ignores what browsers send."""
@@ -85,7 +95,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return self.make, repr(self.arguments())
 
     async def _push(self) -> None:
-        polls, seen = updates(self.key(), partial(self.make, **self.arguments())), 0
+        holder = f"user {self.scope['user'].pk}"
+        polls, seen = updates(self.key(), partial(self.make, **self.arguments()), holder), 0
         try:
             async for feed in polls:
                 messages, seen = feed.since(seen)

@@ -48,7 +48,7 @@ class LogFeed:
     """The log of one engine as a polled source (polling.py), for all its viewers."""
 
     tick_s = 0.7
-    threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="engine-logs")
+    threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="engine-logs")
 
     def __init__(self, node_id: str, slot: str) -> None:
         self._node_id, self._slot = node_id, slot

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import OperationalError
 
-from dalston_queue.polling import Gone, subscribed, updates
+from dalston_queue.polling import POLLS_OF_HOLDER, Gone, _turns, subscribed, updates
 from tests.support import WAIT_TIMEOUT_S, wait_until
 
 
@@ -92,3 +92,41 @@ def test_a_source_that_is_gone_ends_its_subscriptions() -> None:
         return [source.polls async for source in updates("a", lambda: Counter(iter((None, Gone("deleted")))))]
 
     assert asyncio.run(follow()) in ([1], [])
+
+
+def test_slow_polls_of_one_person_leave_threads_to_others() -> None:
+    """Two hundred searches of one viewer, each of its own key, kept the overviews of all others from any update."""
+    go, running = threading.Event(), [0, 0]
+
+    class Slow(Counter):
+        threads = ThreadPoolExecutor(max_workers=2 * POLLS_OF_HOLDER)
+
+        def poll(self) -> None:
+            running[0] += 1
+            running[1] = max(running)
+            assert go.wait(WAIT_TIMEOUT_S)
+            running[0] -= 1
+            super().poll()
+
+    class Quick(Counter):
+        threads = Slow.threads
+
+    async def look() -> None:
+        own = [updates(f"slow {number}", Slow, "attacker") for number in range(8)]
+        waiting = [asyncio.ensure_future(anext(each)) for each in [*own, updates("shared", Quick, "attacker")]]
+        await asyncio.to_thread(wait_until, lambda: running[0] == POLLS_OF_HOLDER)
+        for key in ("quick", "shared"):
+            polls = updates(key, Quick, "other")
+            for _ in range(3):
+                await asyncio.wait_for(anext(polls), WAIT_TIMEOUT_S)
+            await polls.aclose()
+        for leaving in waiting[:4]:  # whether their polls run or wait
+            leaving.cancel()
+        go.set()
+        await asyncio.wait_for(asyncio.gather(*waiting[4:]), WAIT_TIMEOUT_S)
+        for each in own[4:]:
+            await each.aclose()
+
+    asyncio.run(look())
+    assert running[1] == POLLS_OF_HOLDER
+    wait_until(lambda: not _turns.running and not _turns.waiting)

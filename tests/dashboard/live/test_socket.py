@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from django.utils import timezone
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
+from dalston_queue.dashboard.live.consumer import OPEN_PAGES
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Duty, Job, Project, Task
@@ -56,6 +58,13 @@ def test_an_unauthenticated_socket_is_closed_with_a_code_the_page_understands(we
     with socket(web, None, PATH) as connection, pytest.raises(ConnectionClosed):
         connection.recv(timeout=WAIT_TIMEOUT_S)
     assert connection.close_code == 4401
+
+
+def test_one_person_leaves_slots_for_live_pages_to_others() -> None:
+    with ExitStack() as held:
+        taken = [held.enter_context(OPEN_PAGES.take("user 1")) for _ in range(600)]
+        assert taken.count(True) == OPEN_PAGES.limit // 2
+        assert held.enter_context(OPEN_PAGES.take("user 2"))
 
 
 def test_another_origin_is_refused(web: Web, session: httpx.Client) -> None:
