@@ -15,7 +15,7 @@ from dalston_queue.audit.record import audited
 from dalston_queue.dashboard.parts.request import back_to_page, reason_of
 from dalston_queue.dashboard.parts.words import count
 from dalston_queue.dashboard.security.roles import operator_action
-from dalston_queue.jobs.errors import NothingToReplay
+from dalston_queue.jobs.errors import InvalidJob, NothingToReplay
 from dalston_queue.jobs.operator import replay_batches
 from dalston_queue.jobs.operator.replay import discard as discard_dead_letters
 from dalston_queue.jobs.operator.replay_batches import Withdrawal, Withdrawn, create_replay_batch
@@ -45,8 +45,8 @@ def replay(request: HttpRequest) -> HttpResponse:
     if fresh:
         try:
             batch = create_replay_batch(fresh, **person(request), reason=reason_of(request), undo_seconds=UNDO_S)
-        except NothingToReplay:  # deleted meanwhile
-            return _back(request, "Nothing was changed: there is no such dead letter.", bad=True)
+        except (InvalidJob, NothingToReplay) as error:  # too many wait already, or deleted meanwhile
+            return _back(request, f"Nothing was changed: {error}.", bad=True)
         if batch.already_open:  # created meanwhile
             _warn_already_replaying(request, batch, len(fresh))
             return _back(request, "")

@@ -47,6 +47,8 @@ from dalston_queue.models.replay_batch import LIVE, BatchState
 log = structlog.get_logger(__name__)
 
 MAX_DEAD_LETTERS = 100_000
+MAX_LIVE = 50
+"""Batches that wait or run. A new one reads the ids of all of them, and each may have MAX_DEAD_LETTERS."""
 MAX_RATE = 60_000
 MAX_UNDO_S = 3_600.0
 CREATE_LOCK = 7304872  # an advisory lock
@@ -87,7 +89,8 @@ def create_replay_batch(
 
     If an open batch has them all, with the same changes and rate, it is returned with `already_open` set.
 
-    Raises InvalidJob, NothingToReplay if there is no such dead letter, and SearchTooWide if the search takes too long.
+    Raises InvalidJob, also when MAX_LIVE batches wait or run, NothingToReplay if there is no such dead letter, and
+    SearchTooWide if the search takes too long.
     """
     _check(rate_per_minute, undo_seconds)
     now = timezone.now()
@@ -135,6 +138,8 @@ def _create(batch: ReplayBatch, signature: Mapping[str, Any]) -> ReplayBatch:
         found = named[batch.dead_letter_ids[0]]
         found.already_open = True
         return found
+    if ReplayBatch.objects.filter(state__in=LIVE).count() >= MAX_LIVE:
+        raise InvalidJob(f"{MAX_LIVE} replay batches wait or run already: stop one, or wait for the end of one")
     batch.dead_letter_ids = fresh
     batch.matched = len(batch.dead_letter_ids)
     shown = [str(dead_letter) for dead_letter in batch.dead_letter_ids[:100]]

@@ -55,6 +55,18 @@ def open_dead_letters() -> int:
 
 @pytest.mark.usefixtures("broker", "transactional_db")
 class TestABatch:
+    def test_is_refused_when_many_wait_or_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each with other changes: none of them leaves the others' dead letters out."""
+        monkeypatch.setattr("dalston_queue.jobs.operator.replay_batches.MAX_LIVE", 2)
+        dead_singles(1)
+        make_one = partial(create_replay_batch, Filter(queue="echo"), actor="ada")
+        first, _ = make_one(parameters={"n": 1}), make_one(parameters={"n": 2})
+        with pytest.raises(InvalidJob, match="2 replay batches wait or run already"):
+            make_one(parameters={"n": 3})
+        assert make_one(parameters={"n": 1}).already_open, "one that is open already is found"
+        undo(first.id, actor="ada")
+        assert not make_one(parameters={"n": 3}).already_open
+
     def test_replays_nothing_before_its_start(self) -> None:
         dead_singles(3)
         batch = create_replay_batch(Filter(queue="echo"), actor="ada", reason="disk is back", undo_seconds=10)
