@@ -24,6 +24,7 @@ from dalston_queue.models import DeadLetter
 from dalston_queue.orchestrator.apply import apply
 
 log = structlog.get_logger(__name__)
+MAX_SEQ = 2**63 - 1
 _POISON = "UnstorableEvent"  # the error type of such a dead letter
 
 
@@ -48,12 +49,20 @@ def _apply_or_split(events: list[Event], now: datetime, done: Advanced) -> None:
     if not events:
         return
     try:
+        _check(events)
         done.add(apply(events, now))
     except Exception as error:
         if _is_outage(error):
             raise
         # Any other error would be raised again in every orchestrator that takes the event over.
         _isolate(events, now, done, error)
+
+
+def _check(events: list[Event]) -> None:
+    """Postgres refuses such a number only if its plan comes to compare it: for a task that is over, perhaps not."""
+    for event in events:
+        if not -MAX_SEQ <= event.seq <= MAX_SEQ:
+            raise OverflowError(f"the number {event.seq} is not one of an event")
 
 
 def _is_outage(error: Exception) -> bool:
