@@ -37,7 +37,7 @@ ATTACKS = {
     "unfinished-bodies": ("sockets.unfinished_bodies", "held"),
     "half-sent-heads": ("sockets.half_sent_heads", "held"),
     "idle-connections": ("sockets.idle_connections", "held"),
-    "searches": ("api.searches", "429"),
+    "searches": ("api.searches", "sent"),
     "slow-reads": ("api.slow_reads", "200"),
     "node-user": ("keys.node_user", "refused"),
     "foreign-writes": ("keys.foreign_writes", "written"),
