@@ -126,7 +126,7 @@ DALSTON_BACKPRESSURE_LISTED_ONLY = whole("DALSTON_BACKPRESSURE_LISTED_ONLY", "E1
 DALSTON_BACKPRESSURE_PROJECT = whole("DALSTON_BACKPRESSURE_PROJECT", "E305", 200_000, "Tasks of a project that wait in all queues together, above which it gets 429.")
 DALSTON_MAX_EVENT_STREAMS = whole("DALSTON_MAX_EVENT_STREAMS", "E158", 500, "Subscribers of jobs (`GET /jobs/{id}/events`) per web process; the next gets 503.", high=100_000)
 DALSTON_MAX_UPLOAD_BYTES = whole("DALSTON_MAX_UPLOAD_BYTES", "E215", 2_147_483_648, "The largest recording that may be uploaded.", low=1024, high=1_099_511_627_776)
-DALSTON_MAX_STORED_BYTES = whole("DALSTON_MAX_STORED_BYTES", "E308", 107_374_182_400, "Bytes that the recordings of one project may take in the artifact store; the next gets 507.", low=1024)
+DALSTON_MAX_STORED_BYTES = whole("DALSTON_MAX_STORED_BYTES", "E308", 107_374_182_400, "Bytes that the files of one project may take in the artifact store; its next upload or job gets 507.", low=1024)
 DALSTON_MIN_FREE_DISK_RATIO = number("DALSTON_MIN_FREE_DISK_RATIO", "E309", 0.05, "Share of the artifact store's disk that uploads leave free, if the store is a folder; below it they get 507.", low=0, high=1)
 DALSTON_MAX_UPLOADS = whole("DALSTON_MAX_UPLOADS", "E216", 100, "Uploads at a time per web process; each holds a thread. The next gets 503.", high=10_000)
 DALSTON_TRANSCRIPTION_WAIT_S = whole("DALSTON_TRANSCRIPTION_WAIT_S", "E217", 600, "Seconds that a request waits for its transcript, such as one of OpenAI's client; then it gets 504.", high=86_400)

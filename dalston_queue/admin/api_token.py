@@ -95,6 +95,6 @@ class ApiTokenAdmin(TableAdmin):
 
 @admin.register(Project)
 class ProjectAdmin(AuditedAdmin):
-    list_display = ["name", "weight", "created_at"]
+    list_display = ["name", "weight", "stored_bytes", "created_at"]
     search_fields = ["name"]
     ordering = ["name"]

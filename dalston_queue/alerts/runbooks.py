@@ -221,7 +221,10 @@ RUNBOOKS: Mapping[str, Runbook] = {
     "DalstonDiskFilling": Runbook(
         "The disk that holds a node's logs, uploads and results, or the artifact store, is nearly full. Engines cannot write"
         " their results then, and fail.",
-        (Step("`df -h` and `du -sh` of the state folder on the node, or of the folder of DALSTON_ARTIFACTS_URL."),),
+        (
+            Step("`df -h` and `du -sh` of the state folder on the node, or of the folder of DALSTON_ARTIFACTS_URL."),
+            Step("What each project has stored, on the page of limits.", "limits"),
+        ),
         (_DRAIN, Step("Free space, or lower `logs` in its node.yaml, and let it work again.", "node", "Resume")),
     ),
     "DalstonDeadLettersOfOneCause": Runbook(

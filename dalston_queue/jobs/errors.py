@@ -5,6 +5,7 @@ JobsError
 │   ├── InvalidCallback   its callback URL may not be called
 │   └── TooManyNames      it would be the first to use a queue, or capabilities, and there are too many
 ├── IdempotencyConflict   the key was used for another request
+├── StorageFull           the files of the project fill its share of the artifact store
 ├── InvalidLimit          a limit or weight can't be set; names the field
 │   └── NoSuchProject     it names a project that does not exist
 ├── InvalidSearch         the search can't be understood
@@ -37,6 +38,10 @@ class TooManyNames(InvalidJob):
 
 
 class IdempotencyConflict(JobsError):
+    pass
+
+
+class StorageFull(JobsError):
     pass
 
 

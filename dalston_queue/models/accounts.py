@@ -31,6 +31,9 @@ class Project(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(MAX_WEIGHT)],
         help_text="its share of the slots while several projects wait: 3 gets three times as many as 1",
     )
+    stored_bytes = models.BigIntegerField(
+        default=0, db_default=0, editable=False, help_text="of its files in the artifact store, as last counted"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

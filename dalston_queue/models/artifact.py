@@ -25,6 +25,7 @@ class JobArtifact(models.Model):
     job = models.ForeignKey(Job, on_delete=models.SET_NULL, null=True, related_name="artifacts", db_index=False)
     ref = models.CharField(max_length=71, help_text="sha256: and 64 hex digits")
     size = models.BigIntegerField(null=True, help_text="in bytes, if the server has seen the file")
+    counted = models.BooleanField(default=False, db_default=False, help_text="in stored_bytes of its project")
     name = models.CharField(max_length=255, blank=True, default="", help_text="as the client named it")
     kind = models.CharField(max_length=6, choices=choices(ArtifactKind))
 
@@ -35,12 +36,12 @@ class JobArtifact(models.Model):
             models.Index(fields=["ref"], name="artifact_by_ref"),
             # Housekeeping, each minute: WHERE job_id IS NULL ORDER BY id
             models.Index(fields=["id"], name="artifact_released", condition=models.Q(job__isnull=True)),
-            # Before an upload: what the project has stored
+            # Housekeeping, each minute: WHERE NOT counted ORDER BY project_id, ref. Before an upload: those of a project
             models.Index(
                 fields=["project", "ref"],
-                name="artifact_uploads_of",
+                name="artifact_uncounted",
                 include=["size"],
-                condition=models.Q(kind=ArtifactKind.UPLOAD.value),
+                condition=models.Q(counted=False),
             ),
         ]
         constraints = [

@@ -16,11 +16,19 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from dalston_queue.api.auth.bearer import CHALLENGE
 from dalston_queue.api.errors.problems import ApiProblem, Code, respond
 from dalston_queue.api.requests import body
+from dalston_queue.api.requests.storage import storage_full
 from dalston_queue.api.requests.stream import UploadTooLarge, too_large_upload
 from dalston_queue.artifacts import StoreError
 from dalston_queue.broker.errors import BrokerError, Invalid
 from dalston_queue.health import outages
-from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, SearchTooWide, TooManySearches, sentence
+from dalston_queue.jobs.errors import (
+    IdempotencyConflict,
+    JobsError,
+    SearchTooWide,
+    StorageFull,
+    TooManySearches,
+    sentence,
+)
 
 log = structlog.get_logger(__name__)
 RETRY = {"Retry-After": "5"}
@@ -113,6 +121,10 @@ def _no_store(request: HttpRequest, exc: StoreError) -> HttpResponse:
     return respond(request, ApiProblem(503, Code.STORE_UNAVAILABLE, detail, headers={"Retry-After": "30"}))
 
 
+def _storage_full(request: HttpRequest, exc: StorageFull) -> HttpResponse:
+    return respond(request, storage_full(sentence(exc)))
+
+
 def _unreadable_form(request: HttpRequest, exc: Exception) -> HttpResponse:
     return respond(request, ApiProblem(400, Code.MALFORMED_BODY, f"The form can't be read: {exc}."))
 
@@ -139,6 +151,7 @@ _HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     DataError: _not_storable,
     UploadTooLarge: _upload_too_large,
     StoreError: _no_store,
+    StorageFull: _storage_full,
     MultiPartParserError: _unreadable_form,
     TooManyFieldsSent: _unreadable_form,
     TooManyFilesSent: _unreadable_form,

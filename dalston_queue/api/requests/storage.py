@@ -1,4 +1,4 @@
-"""Storage of uploads: what the recordings of one project may take in the artifact store, and what must stay free.
+"""Storage of uploads: what the files of one project may take in the artifact store, and what must stay free.
 
 Counted are the files that are stored and those that this process receives right now, while they come: a hundred
 uploads at a time would pass a check at their begin.
@@ -11,19 +11,13 @@ from collections import Counter
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
 from dalston_queue.jobs.artifacts import the_store
+from dalston_queue.jobs.storage import full_sentence, taken_by
 
 CHECK_BYTES = 16 * 1024 * 1024
 """Between two checks of the disk."""
-
-# The same content is stored once.
-_STORED = """
-    SELECT coalesce(sum(size), 0) FROM (
-        SELECT DISTINCT ON (ref) size FROM dalston_job_artifact WHERE project_id = %s AND kind = 'upload' ORDER BY ref
-    ) AS file"""
 
 _lock = threading.Lock()
 _coming: Counter[UUID] = Counter()
@@ -36,9 +30,7 @@ class Room:
     def __init__(self, project_id: UUID) -> None:
         """Raises ApiProblem if the project has no room left."""
         self._project_id, self._taken, self._checked = project_id, 0, 0
-        with connection.cursor() as cursor:
-            cursor.execute(_STORED, [project_id])
-            self._stored = int(cursor.fetchone()[0])
+        self._stored = taken_by(project_id)
         _check_disk()
         self.take(0)
 
@@ -49,10 +41,7 @@ class Room:
             coming = _coming[self._project_id]
         self._taken += size
         if self._stored + coming > settings.DALSTON_MAX_STORED_BYTES:
-            raise _full(
-                f"The recordings of this project may take {settings.DALSTON_MAX_STORED_BYTES} bytes in the artifact "
-                "store (DALSTON_MAX_STORED_BYTES). Delete transcriptions that are over."
-            )
+            raise storage_full(full_sentence())
         if self._taken - self._checked >= CHECK_BYTES:
             self._checked = self._taken
             _check_disk()
@@ -70,8 +59,8 @@ def _check_disk() -> None:
         return
     free = the_store().free_share()
     if free is not None and free < settings.DALSTON_MIN_FREE_DISK_RATIO:
-        raise _full("The disk of the artifact store is nearly full (DALSTON_MIN_FREE_DISK_RATIO).")
+        raise storage_full("The disk of the artifact store is nearly full (DALSTON_MIN_FREE_DISK_RATIO).")
 
 
-def _full(detail: str) -> ApiProblem:
+def storage_full(detail: str) -> ApiProblem:
     return ApiProblem(507, Code.STORAGE_FULL, f"{detail} Nothing was stored.")

@@ -49,7 +49,7 @@ router = Router(tags=["jobs"])
 @router.post(
     "/jobs",
     auth=needs(Scope.SUBMIT),
-    response=answers({200: JobOut, 201: JobOut}, 400, 409, 413),
+    response=answers({200: JobOut, 201: JobOut}, 400, 409, 413, 507),
 )
 def submit_job(
     request: HttpRequest,
@@ -69,7 +69,7 @@ def submit_job(
     return Status(201 if submission.created else 200, job_with_tasks(stored))
 
 
-@router.post(body.BATCH_ROUTE, auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413))
+@router.post(body.BATCH_ROUTE, auth=needs(Scope.SUBMIT), response=answers({200: BatchOut}, 400, 413, 507))
 def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> BatchOut:
     """Submit up to 1 000 jobs. Each is accepted or refused for itself; the answers are in the order of the request."""
     if "Idempotency-Key" in request.headers:  # ignored, it would let a repeated batch run twice

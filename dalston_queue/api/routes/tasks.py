@@ -59,7 +59,7 @@ WAITING = {TaskStatus.PENDING, TaskStatus.READY, TaskStatus.QUEUED}
 @router.post(
     "/tasks",
     auth=needs(Scope.SUBMIT),
-    response=answers({200: TaskOut, 201: TaskOut}, 400, 409, 413),
+    response=answers({200: TaskOut, 201: TaskOut}, 400, 409, 413, 507),
 )
 def submit_task(
     request: HttpRequest,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from django.conf import settings
 from django.utils import timezone
 
 from dalston_queue.jobs.queries.limits import Usage, by_project, in_flight_by_queue, read_usage
@@ -52,6 +53,8 @@ class ProjectLine:
     percent: int  # of what is in flight
     shares: tuple[Share, ...]
     more: int  # queues that are not shown
+    stored: int  # bytes in the artifact store
+    stored_limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +124,6 @@ def _project(row: Project, by_queue: Mapping[str, Counter[UUID]], totals: Counte
         percent=round(100 * totals[row.pk] / whole) if whole else 0,
         shares=tuple(found[:SHOWN_QUEUES]),
         more=max(0, len(found) - SHOWN_QUEUES),
+        stored=row.stored_bytes,
+        stored_limit=settings.DALSTON_MAX_STORED_BYTES,
     )

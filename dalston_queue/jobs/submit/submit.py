@@ -26,6 +26,7 @@ from dalston_queue.ids import uuid7
 from dalston_queue.jobs import artifacts
 from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
 from dalston_queue.jobs.lifecycle import dag, transition_log, transition_spans
+from dalston_queue.jobs.storage import check_room
 from dalston_queue.jobs.submit import hints, lanes
 from dalston_queue.jobs.submit.idempotency import NewKey
 from dalston_queue.jobs.submit.rows import NewJob, NewTask, insert_job, insert_jobs
@@ -67,6 +68,7 @@ def submit(
     brings: Collection[str] = (),
 ) -> Submission:
     """Accept one job by one statement, or raise JobsError. `brings`: the artifacts that came with this request."""
+    check_room(project)
     now = timezone.now()
     job, tasks = _rows(spec, project, token, Callbacks(project))
     [refused] = lanes.register([_lanes_of(tasks)], project.pk)
@@ -89,7 +91,8 @@ def submit(
 def submit_many(
     requests: Sequence[Request], *, project: Project, token: ApiToken | None = None
 ) -> list[Submission | JobsError]:
-    """Accept a batch, each job for itself; the outcomes are in the order of the requests."""
+    """Accept a batch, each job for itself; the outcomes are in the order of the requests. Raises StorageFull."""
+    check_room(project)
     now = timezone.now()
     callbacks = Callbacks(project)
     made = _within_limits([_made(request.spec, project, token, callbacks) for request in requests], project)

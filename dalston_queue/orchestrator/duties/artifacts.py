@@ -1,35 +1,65 @@
-"""Retention of artifacts: deletes files that no kept job refers to, and files that were stored and never reported.
+"""Artifacts: counts what projects store, and deletes files that no kept job refers to, or that were never reported.
 
 Of the store one 256th is read each minute: after four hours and a quarter it was read once.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 
 from django.conf import settings
 
-from dalston_queue.artifacts import Store
+from dalston_queue.artifacts import ArtifactMissing, Store
 from dalston_queue.jobs.artifacts import the_store, unneeded
+from dalston_queue.jobs.storage import Row, count_rows, forget_rows, uncounted
 from dalston_queue.models import JobArtifact
 from dalston_queue.orchestrator.duties.report import Report
 
 BATCH = 1000
 PARTS = 256
+COUNT_S = 20.0
+"""Of a run: the sizes of an hour's results may be as many calls of S3."""
 
 
-def delete_unneeded(now: datetime) -> Report:
-    """Delete the files of deleted jobs, orphans, and what broken uploads left."""
+def keep_store(now: datetime) -> Report:
+    """Count new files; delete those of deleted jobs, orphans, and what broken uploads left."""
     report = Report()
     if not settings.DALSTON_ARTIFACTS_URL:
         return report
     store = the_store()
+    report.note("counted", _counted(store), repaired=False)
     report.note("files of deleted jobs", _released(store))
     report.note("orphans", _orphans(store, int(now.timestamp() // 60) % PARTS))
     report.note("unfinished files", store.clean_up(settings.DALSTON_ARTIFACT_ORPHAN_S))
     return report
+
+
+def _counted(store: Store) -> int:
+    """What remains after COUNT_S is counted by the next run."""
+    count, end = 0, time.monotonic() + COUNT_S
+    while time.monotonic() < end and (rows := uncounted(BATCH)):
+        sizes: dict[str, int] = {}
+        for row in rows:
+            if row.ref not in sizes:
+                if time.monotonic() >= end:
+                    break
+                sizes[row.ref] = _size(store, row)
+        known = [row for row in rows if row.ref in sizes]
+        count_rows(known, sizes)
+        count += len(known)
+    return count
+
+
+def _size(store: Store, row: Row) -> int:
+    if row.size is not None:
+        return row.size
+    try:
+        return store.size(row.ref)
+    except ArtifactMissing:  # a client's task returned a reference that it made up
+        return 0
 
 
 def _released(store: Store) -> int:
@@ -39,8 +69,7 @@ def _released(store: Store) -> int:
         after = rows[-1].pk
         free = unneeded({row.ref for row in rows})
         deleted = {ref for ref in free if store.delete(ref, settings.DALSTON_ARTIFACT_GRACE_S)}
-        done = [row.pk for row in rows if row.ref not in free or row.ref in deleted]
-        JobArtifact.objects.filter(pk__in=done, job__isnull=True).delete()
+        forget_rows([row for row in rows if row.ref not in free or row.ref in deleted])
         count += len(deleted)
     return count
 
