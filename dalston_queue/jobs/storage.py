@@ -27,7 +27,7 @@ _TAKEN = """
 
 _LOCK = "SELECT id FROM dalston_project WHERE id = ANY(%s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
 
-# A file that is not in the store has size 0, and is counted if a later row finds it there.
+# A file that is not in the store has size 0, until a later row finds it there.
 _COUNT = """
     WITH sized AS (
         UPDATE dalston_job_artifact a SET counted = true, size = found.size
@@ -41,6 +41,10 @@ _COUNT = """
     )
     UPDATE dalston_project p SET stored_bytes = p.stored_bytes + more.size
     FROM (SELECT project_id, sum(size) AS size FROM fresh GROUP BY project_id) AS more WHERE p.id = more.project_id"""
+
+_FOUND = """
+    UPDATE dalston_job_artifact a SET size = b.size FROM dalston_job_artifact b
+    WHERE b.id = ANY(%s) AND b.size > 0 AND a.ref = b.ref AND a.project_id = b.project_id AND a.counted AND a.size = 0"""
 
 _FORGET = """
     WITH gone AS (
@@ -98,7 +102,9 @@ def count_rows(rows: Sequence[Row], sizes: Mapping[str, int]) -> None:
     """Count these rows with the sizes of their files."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOCK, [list({row.project_id for row in rows})])
-        cursor.execute(_COUNT, [[row.id for row in rows], [sizes[row.ref] for row in rows]])
+        ids = [row.id for row in rows]
+        cursor.execute(_COUNT, [ids, [sizes[row.ref] for row in rows]])
+        cursor.execute(_FOUND, [ids])
 
 
 def forget_rows(rows: Collection[JobArtifact]) -> None:

@@ -112,7 +112,11 @@ def test_a_reference_to_nothing_counts_nothing_until_a_later_one_finds_its_file(
     later = _made(project, "late")
     assert _bytes(project) == SIZE
     delete_over(later)
+    assert _bytes(project) == SIZE, "the first job keeps it"
+    Job.objects.filter(pk=invented).update(status="completed", finished_at=timezone.now())
+    delete_over(invented)
     assert _bytes(project) == 0
+    assert not artifacts.the_store().exists(ref)
 
 
 def test_two_processes_count_the_same_rows_once(project: Project) -> None:
