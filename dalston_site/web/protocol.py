@@ -3,7 +3,7 @@
 A head must be complete in HEAD_S, and has at most MAX_HEAD_BYTES. A body must keep coming at MIN_BYTES in each PACE_S,
 however large it may be. While the server itself does not read, no time counts. Of connections that wait for a head at
 most half of the files that the process may have are kept: the oldest gives way. h11 parses, because it keeps at most
-one head in memory, and reads nothing beyond the request that it works on.
+one head in memory. Of pipelined requests at most MAX_AHEAD_BYTES wait in memory, the rest in the network.
 """
 
 import asyncio
@@ -12,9 +12,12 @@ from collections import OrderedDict
 from typing import Any
 
 import h11
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_HEAD_BYTES = 32 * 1024
+MAX_AHEAD_BYTES = 64 * 1024
+"""And what one read of the socket brings."""
 HEAD_S = 10.0
 """From the connection, or from the first byte of a further request."""
 PACE_S = 15.0
@@ -28,6 +31,20 @@ _waiting: "OrderedDict[BoundedProtocol, None]" = OrderedDict()
 """Connections whose head is not complete, oldest first."""
 
 
+class BoundedFlow(FlowControl):
+    """While a request is answered uvicorn reads on, to notice that its client leaves. A client that pipelines requests
+    would be read as fast as it sends."""
+
+    def __init__(self, transport: asyncio.Transport, connection: h11.Connection) -> None:
+        super().__init__(transport)
+        self._connection = connection
+
+    def resume_reading(self) -> None:
+        ahead = self._connection.their_state is h11.DONE and len(self._connection.trailing_data[0])
+        if not ahead or ahead <= MAX_AHEAD_BYTES:
+            super().resume_reading()
+
+
 class BoundedProtocol(H11Protocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -37,6 +54,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.flow = BoundedFlow(transport, self.conn)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -55,6 +73,7 @@ class BoundedProtocol(H11Protocol):
         elif self.conn.their_state is h11.IDLE:
             # Between two requests uvicorn's own timer runs, until the next one begins.
             self._stop_pace()
+            self.flow.resume_reading()  # of the requests read ahead this was the last
             if self._head_timer is None and self.conn.trailing_data[0]:
                 self._await_head()
         else:

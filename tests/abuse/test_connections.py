@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -69,16 +71,42 @@ def test_header_lines_without_end_are_refused(web: Web, raw: Callable[[], Raw]) 
     assert memory_mb(web) - before < 20
 
 
-def test_pipelined_requests_wait_in_the_network_and_not_in_memory(web: Web, raw: Callable[[], Raw]) -> None:
+@pytest.mark.parametrize("reads", [False, True], ids=["answers that no client reads", "answers that are read"])
+@pytest.mark.parametrize("path", ["/healthz", "/nothing/", "/static/dalston/pages.css", "/api/v1/tasks"])
+def test_pipelined_requests_wait_in_the_network_and_not_in_memory(
+    web: Web, raw: Callable[[], Raw], path: str, reads: bool
+) -> None:
+    _quick(web)
     before = memory_mb(web)
     attacker = raw()
     attacker.socket.settimeout(0.5)
-    requests = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5000
-    with suppress(TimeoutError):  # answers that no client reads: the server stops reading
-        for _ in range(40):
+    if reads:
+        threading.Thread(target=_read_all, args=[attacker.socket], daemon=True).start()
+    requests = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 5000
+    with suppress(TimeoutError):  # the server stops reading
+        for _ in range(400):
             attacker.socket.sendall(requests)
     assert memory_mb(web) - before < 40
     assert _quick(web) < 5
+
+
+def _read_all(connection: socket.socket) -> None:
+    with suppress(OSError):
+        while select.select([connection], [], []) and connection.recv(65_536):
+            pass
+
+
+def test_of_pipelined_requests_each_is_answered(web: Web, raw: Callable[[], Raw]) -> None:
+    """More than the server reads ahead, and the last one alone after a pause."""
+    client, count, answered = raw(), 4_000, b""
+    one = b"GET /nothing/%04d HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200 + b"\r\n\r\n"
+    sending = threading.Thread(target=lambda: client.send(b"".join(one % number for number in range(count))))
+    sending.start()
+    while answered.count(b"HTTP/1.1 404") < count:
+        answered += client.answer()
+    sending.join()
+    client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert client.answer().startswith(b"HTTP/1.1 200")
 
 
 @pytest.fixture
