@@ -29,6 +29,7 @@ ATTACKS = {
     "header-without-end": ("sockets.header_without_end", "chunks"),
     "header-lines": ("sockets.header_lines", "chunks"),
     "pipelined-requests": ("sockets.pipelined_requests", "chunks"),
+    "pipelined-pages": ("sockets.pipelined_pages", "chunks"),
     "fresh-queues": ("api.fresh_queues", "200"),
     "large-jobs": ("api.large_jobs", "200"),
     "large-results": ("api.large_results", "201"),

@@ -5,6 +5,9 @@ So few work at a time, one of each holder while others come, and the rest wait f
 other, each with its oldest request. A request that begins to wait itself (for a task, a slot or an upload) gives
 its turn up, and does not get it back: what it does afterwards is little. So does one whose thread hardly uses the
 processor, because a server does not answer: that delays no other request.
+
+A request that computes for long calls `let_others_pass` between two parts of its work: it waits for the short requests
+of others. Otherwise each of their steps would wait for Python's lock, a dozen times in a request.
 """
 
 from __future__ import annotations
@@ -26,6 +29,10 @@ RECENT_S = 2.0
 CHECK_S = 0.25
 MIN_SHARE_OF_CPU = 0.1
 """In CHECK_S. What uses less waits for a server."""
+SHORT_S = 0.05
+"""A request is short so long after its turn began."""
+PASS_S = 0.01
+"""Between two parts of long work: it goes on, however many others come."""
 
 
 class Turn:
@@ -33,7 +40,9 @@ class Turn:
 
     def __init__(self, turns: Turns, holder: str) -> None:
         self._turns, self._holder = turns, holder
+        self.begun = time.monotonic()
         self._held = True
+        self._let_pass = False
         self._loop = asyncio.get_running_loop()
         self._clock: int | None = None  # of the thread that works
         self._used = 0.0
@@ -50,8 +59,9 @@ class Turn:
     def _check(self) -> None:
         """In the event loop."""
         used = self._used if self._clock is None else time.clock_gettime(self._clock)
-        if used - self._used < MIN_SHARE_OF_CPU * CHECK_S:
+        if used - self._used < MIN_SHARE_OF_CPU * CHECK_S and not self._let_pass:
             self.give_up()
+        self._let_pass = False
         if self._held:
             self._used = used
             self._check_at = self._loop.call_later(CHECK_S, self._check)
@@ -65,6 +75,10 @@ class Turn:
         """By any thread, more than once."""
         self._turns.end(self, self._holder)
 
+    def let_others_pass(self) -> None:
+        """In the thread that works."""
+        self._let_pass = self._turns.let_pass(self._holder) or self._let_pass
+
     def finish(self) -> bool:
         """Whether the turn was held until now. Under the lock of its Turns."""
         held, self._held = self._held, False
@@ -75,7 +89,9 @@ class Turns:
     def __init__(self, limit: int = AT_WORK) -> None:
         self._limit = limit
         self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
         self._working: Counter[str] = Counter()
+        self._held: dict[Turn, str] = {}
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._came: OrderedDict[str, float] = OrderedDict()  # holders by their last request
 
@@ -86,7 +102,7 @@ class Turns:
             self._came.move_to_end(holder)
             if holder not in self._waiting and self._has_room(holder):
                 self._working[holder] += 1
-                return Turn(self, holder)
+                return self._give(holder)
             called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(holder, deque()).append(called)
         try:
@@ -94,12 +110,37 @@ class Turns:
         except asyncio.CancelledError:
             self._forget(holder, called)
             raise
-        return Turn(self, holder)
+        with self._lock:
+            return self._give(holder)
 
     def end(self, turn: Turn, holder: str) -> None:
         with self._lock:
             if turn.finish():
+                del self._held[turn]
                 self._leave(holder)
+                self._ended.notify_all()
+
+    def let_pass(self, holder: str) -> bool:
+        """Wait while short requests of others work, at most PASS_S. Whether there were any."""
+        with self._lock:
+            if not self._short_of_others(holder):
+                return False
+            self._ended.wait_for(lambda: not self._short_of_others(holder), PASS_S)
+            return True
+
+    def _short_of_others(self, holder: str) -> bool:
+        oldest = time.monotonic() - SHORT_S
+        return any(other != holder and turn.begun > oldest for turn, other in self._held.items())
+
+    def _give(self, holder: str) -> Turn:
+        given = Turn(self, holder)
+        self._held[given] = holder
+        return given
+
+    def are_shared(self) -> bool:
+        """Whether more than one holder came lately."""
+        with self._lock:
+            return len(self._came) > 1 and not self._is_alone()
 
     def _forget(self, holder: str, called: asyncio.Future[None]) -> None:
         """A request whose client has gone."""
@@ -152,6 +193,12 @@ def _call(called: asyncio.Future[None]) -> None:
 
 turn: ContextVar[Turn | None] = ContextVar("turn", default=None)
 """Of the request that this thread works on."""
+
+
+def let_others_pass() -> None:
+    """Between two parts of long work."""
+    if (held := turn.get()) is not None:
+        held.let_others_pass()
 
 
 def give_up_turn() -> None:

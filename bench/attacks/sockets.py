@@ -2,6 +2,7 @@
 
 import itertools
 import socket
+import threading
 import time
 from collections import deque
 from contextlib import suppress
@@ -9,6 +10,7 @@ from contextlib import suppress
 from bench.attacks import Target, done, side_by_side
 
 POST = b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+PAGES = (b"/nothing/", b"/static/dalston/pages.css")
 MIB = 1024 * 1024
 
 
@@ -36,6 +38,26 @@ def header_lines(target: Target) -> None:
 def pipelined_requests(target: Target) -> None:
     requests = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5000
     side_by_side(1, lambda _: _send_for_ever(target, b"", requests))
+
+
+def pipelined_pages(target: Target) -> None:
+    """Eight connections at a time, without a login, whose answers are read: pages that do not exist, and static files."""
+    pages = b"".join(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n" for path in PAGES) * 1000
+
+    def act(_: int) -> None:
+        with suppress(OSError), _connect(target) as connection:
+            threading.Thread(target=_read_all, args=[connection], daemon=True).start()
+            while True:
+                connection.sendall(pages)
+                done["chunks"] += 1
+
+    side_by_side(8, act)
+
+
+def _read_all(connection: socket.socket) -> None:
+    with suppress(OSError):
+        while found := connection.recv(1_048_576):
+            done["bytes read"] += len(found)
 
 
 def half_sent_heads(target: Target) -> None:

@@ -44,7 +44,8 @@ _COUNT = """
 
 _FOUND = """
     UPDATE dalston_job_artifact a SET size = b.size FROM dalston_job_artifact b
-    WHERE b.id = ANY(%s) AND b.size > 0 AND a.ref = b.ref AND a.project_id = b.project_id AND a.counted AND a.size = 0"""
+    WHERE b.id = ANY(%s) AND b.size > 0
+      AND a.ref = b.ref AND a.project_id = b.project_id AND a.counted AND a.size = 0"""
 
 _FORGET = """
     WITH gone AS (

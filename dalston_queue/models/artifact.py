@@ -36,7 +36,7 @@ class JobArtifact(models.Model):
             models.Index(fields=["ref"], name="artifact_by_ref"),
             # Housekeeping, each minute: WHERE job_id IS NULL ORDER BY id
             models.Index(fields=["id"], name="artifact_released", condition=models.Q(job__isnull=True)),
-            # Housekeeping, each minute: WHERE NOT counted ORDER BY project_id, ref. Before an upload: those of a project
+            # Housekeeping, each minute: WHERE NOT counted ORDER BY project_id, ref. And before an upload
             models.Index(
                 fields=["project", "ref"],
                 name="artifact_uncounted",

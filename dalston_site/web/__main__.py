@@ -17,9 +17,10 @@ from dalston_site.version import installed_version
 from dalston_site.web.protocol import MAX_HEAD_BYTES, BoundedProtocol
 from dalston_site.web.serving import Server
 
-SWITCH_S = 0.0005
-"""After which a thread that computes lets another one go on. With Python's own 5 ms a request that talks to Postgres
-a few times waited 40 ms while another project's batch was checked, instead of 6 (docs/security.md)."""
+SWITCH_S = 0.0001
+"""After which a thread that computes lets another one go on. A request waits so long a dozen times while another
+project's batch is checked: with 0.5 ms it took 21 ms instead of 13, and with Python's own 5 ms 40. Requests per second
+are the same (docs/security.md)."""
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

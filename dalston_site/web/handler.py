@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import json
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
@@ -26,9 +27,10 @@ from dalston_queue.api.errors.problems import MEDIA_TYPE, TITLES, Code
 from dalston_queue.api.requests.stream import is_upload, streamed_body
 from dalston_queue.api.subscriptions.waiting import CONNECTION
 from dalston_queue.database import release_connection
-from dalston_queue.turns import Turn, Turns
+from dalston_queue.turns import UNKNOWN, Turn, Turns
 from dalston_site.web.bodies import SMALL_BYTES, Held, bodies, holder_of
 from dalston_site.web.holders import Holders
+from dalston_site.web.pace import Pace
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -37,6 +39,9 @@ THREADS = 600
 """More than the requests that may wait at a time for a task, a job or a node (api/subscriptions/waiting.py), so that
 other requests always find a thread; DALSTON_MAX_WAITING_POLLS and DALSTON_MAX_UPLOADS come on top. Threads start when
 needed, and stay."""
+UNKNOWN_EVERY_S = 0.005
+"""Between two answers to an address without a token or a login, while others come: the event loop, which all share,
+works as long on a page that does not exist as a thread does."""
 
 
 class OneStepHandler(ASGIHandler):
@@ -46,7 +51,7 @@ class OneStepHandler(ASGIHandler):
         self.threads = ThreadPoolExecutor(
             THREADS + settings.DALSTON_MAX_WAITING_POLLS + settings.DALSTON_MAX_UPLOADS, thread_name_prefix="request"
         )
-        self._turns, self._holders = Turns(), Holders()
+        self._turns, self._holders, self._pace = Turns(), Holders(), Pace(UNKNOWN_EVERY_S)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,7 +78,10 @@ class OneStepHandler(ASGIHandler):
             body.close()
 
     async def _in_turn(self, scope: Any, body: IO[bytes]) -> HttpResponseBase:
-        turn = await self._turns.take(self._holders.of(scope))
+        holder = self._holders.of(scope)
+        if holder.startswith(UNKNOWN) and self._turns.are_shared():
+            await asyncio.sleep(self._pace.wait_s(holder, time.monotonic()))
+        turn = await self._turns.take(holder)
         try:
             response: HttpResponseBase = await self._on_a_thread(self._answer, scope, body, turn)
         finally:

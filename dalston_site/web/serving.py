@@ -9,10 +9,10 @@ each address has a pace, so that a pipeline of them leaves the event loop to the
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import socket
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -24,6 +24,7 @@ import uvicorn
 from dalston_queue.health import watchdog
 from dalston_queue.health.report import KIND, OK, Findings, Health, Probe, failed
 from dalston_site import notify
+from dalston_site.web.pace import Pace
 from engines.sdk.notify import notify as sdk_notify
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -32,11 +33,7 @@ Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 
 NO_FREE_THREAD_S = 2.0
 EVERY_S = 0.02
-"""Between two answers about health to one address, after the first BURST."""
-BURST = 20
-MAX_PACE_S = 1.0
-"""A probe waits no longer, whatever else comes from its address: behind a proxy all clients may have the same one."""
-MAX_ADDRESSES = 10_000
+"""Between two answers about health to one address."""
 
 _stops_at = math.inf
 
@@ -64,6 +61,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # a collection that reads all that was imported stops every thread for a tenth of a second
         if self.started:
             notify.ready()
 
@@ -75,28 +74,13 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter) or time.monotonic() >= _stops_at
 
 
-class Pace:
-    """When each address may have its next answer about health. h11 reads no further request of a connection before."""
-
-    def __init__(self) -> None:
-        self._next: OrderedDict[str, float] = OrderedDict()
-
-    def wait_s(self, address: str, now: float) -> float:
-        at = max(self._next.get(address, 0.0), now - BURST * EVERY_S)
-        self._next[address] = min(at + EVERY_S, now + MAX_PACE_S)
-        self._next.move_to_end(address)
-        if len(self._next) > MAX_ADDRESSES:
-            self._next.popitem(last=False)
-        return max(0.0, at - now)
-
-
 class HealthRoutes:
     """Answers /healthz and /readyz; everything else goes on to `application`."""
 
     def __init__(self, health: Health, application: Application) -> None:
         self._health = health
         self._application = application
-        self._pace = Pace()
+        self._pace = Pace(EVERY_S)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="readyz")  # the second who asks gets the same answer
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:

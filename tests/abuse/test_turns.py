@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from dalston_queue.turns import ALONE, CHECK_S, UNKNOWN, Turn, Turns
-from dalston_site.web import serving
+from dalston_site.web import pace as paces
 from dalston_site.web.holders import Holders
-from dalston_site.web.serving import BURST, EVERY_S, MAX_PACE_S, Pace
+from dalston_site.web.pace import BURST, MAX_PACE_S, Pace
 
 HEADERS = [(b"authorization", b"Bearer dal_x")]
 
@@ -76,16 +76,18 @@ def test_an_address_has_one_turn_while_others_come() -> None:
     asyncio.run(run())
 
 
-def test_answers_about_health_have_a_pace_for_each_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They need no turn. A probe waits for a second at most, whatever else comes from its address."""
-    pace, now = Pace(), 1000.0
+def test_answers_without_a_token_have_a_pace_for_each_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those about health always, others while a client with a token comes. None waits for more than a second, whatever
+    else comes from its address."""
+    every_s, now = 0.02, 1000.0
+    pace = Pace(every_s)
     waits = [pace.wait_s("192.0.2.1", now) for _ in range(1000)]
     assert waits[:BURST] == [0.0] * BURST
-    assert EVERY_S / 2 < waits[BURST + 1] < 3 * EVERY_S
+    assert every_s / 2 < waits[BURST + 1] < 3 * every_s
     assert max(waits) == MAX_PACE_S
     assert pace.wait_s("192.0.2.2", now) == 0.0, "another address has its own"
-    assert pace.wait_s("192.0.2.1", now + MAX_PACE_S + BURST * EVERY_S) == 0.0
-    monkeypatch.setattr(serving, "MAX_ADDRESSES", 3)
+    assert pace.wait_s("192.0.2.1", now + MAX_PACE_S + BURST * every_s) == 0.0
+    monkeypatch.setattr(paces, "MAX_ADDRESSES", 3)
     for number in range(10):
         pace.wait_s(f"198.51.100.{number}", now)
     assert len(pace._next) == 3

@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
+from dalston_queue.turns import let_others_pass
 
 IDLE_TIMEOUT_S = 60.0
 """Without a byte for so long an upload is over: it holds a thread."""
@@ -68,6 +69,7 @@ class StreamedBody(io.RawIOBase):
         return len(data)
 
     def _fetch(self) -> None:
+        let_others_pass()
         message = self._next()
         if message["type"] == "http.disconnect":
             self._ended = True

@@ -42,6 +42,7 @@ from dalston_queue.jobs.submit.submit import Request, Submission, submit, submit
 from dalston_queue.jobs.webhooks.deliveries import send_again
 from dalston_queue.models import Job, WebhookDelivery
 from dalston_queue.models.accounts import Scope
+from dalston_queue.turns import let_others_pass
 
 router = Router(tags=["jobs"])
 
@@ -82,6 +83,7 @@ def submit_batch(request: HttpRequest, batch: Annotated[BatchIn, Body()]) -> Bat
         if isinstance(job, ApiProblem):
             requests.append(job)
             continue
+        let_others_pass()
         try:
             body.check_job_size(job.model_dump_json(exclude_unset=True))
             spec = job.spec(trace_id)

@@ -47,6 +47,7 @@ from dalston_queue.jobs.submit.spec import JobSpec, StageSpec, stages_of
 from dalston_queue.models import IdempotencyKey, Job, Task, TaskEvent, WebhookDelivery
 from dalston_queue.models.webhook import DeliveryState
 from dalston_queue.redis import get_broker
+from dalston_queue.turns import let_others_pass
 
 MAX_DELIVERIES = 20
 
@@ -173,6 +174,7 @@ def _or_its_problem(job: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     if isinstance(job, ApiProblem):
         return job
     try:
+        let_others_pass()
         value = decoded(job) if isinstance(job, msgspec.Raw) else job
         check(value)
         return validate(value)

@@ -35,6 +35,7 @@ from dalston_queue.jobs.submit.storable import storable
 from dalston_queue.jobs.webhooks.deliveries import Callbacks
 from dalston_queue.metrics.tasks import SUBMITTED
 from dalston_queue.models import ApiToken, Project, Task
+from dalston_queue.turns import let_others_pass
 
 Rows = tuple[NewJob, list[NewTask]]
 
@@ -196,6 +197,7 @@ def task_row(stage: StageSpec, job: OfJob) -> NewTask:
 
 
 def _made(spec: JobSpec, project: Project, token: ApiToken | None, callbacks: Callbacks) -> Rows | JobsError:
+    let_others_pass()
     try:
         return _rows(spec, project, token, callbacks)
     except JobsError as error:

@@ -1,0 +1,26 @@
+"""Pace: when each client address may have its next answer. Few reads ahead: the rest of a pipeline waits in the network."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+BURST = 20
+"""Answers without a pause, of an address that asked for none lately."""
+MAX_PACE_S = 1.0
+"""A request waits no longer, whatever else comes from its address: behind a proxy all clients may have the same one."""
+MAX_ADDRESSES = 10_000
+
+
+class Pace:
+    def __init__(self, every_s: float) -> None:
+        """Seconds between two answers, after the first BURST."""
+        self._every_s = every_s
+        self._next: OrderedDict[str, float] = OrderedDict()
+
+    def wait_s(self, address: str, now: float) -> float:
+        at = max(self._next.get(address, 0.0), now - BURST * self._every_s)
+        self._next[address] = min(at + self._every_s, now + MAX_PACE_S)
+        self._next.move_to_end(address)
+        if len(self._next) > MAX_ADDRESSES:
+            self._next.popitem(last=False)
+        return max(0.0, at - now)
