@@ -41,7 +41,7 @@ def pipelined_requests(target: Target) -> None:
 
 
 def pipelined_pages(target: Target) -> None:
-    """Eight connections at a time, without a login, whose answers are read: pages that do not exist, and static files."""
+    """Eight connections at a time, without a login: pages that do not exist and static files, which are read."""
     pages = b"".join(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n" for path in PAGES) * 1000
 
     def act(_: int) -> None:

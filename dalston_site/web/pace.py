@@ -1,4 +1,4 @@
-"""Pace: when each client address may have its next answer. Few reads ahead: the rest of a pipeline waits in the network."""
+"""Pace: when each client address may have its next answer. The rest of a pipeline waits in the network."""
 
 from __future__ import annotations
 

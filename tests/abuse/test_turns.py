@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
-from dalston_queue.turns import ALONE, CHECK_S, UNKNOWN, Turn, Turns
+from dalston_queue.turns import ALONE, CHECK_S, PASS_S, SHORT_S, UNKNOWN, Turn, Turns, let_others_pass
 from dalston_site.web import pace as paces
 from dalston_site.web.holders import Holders
 from dalston_site.web.pace import BURST, MAX_PACE_S, Pace
@@ -161,6 +162,55 @@ def test_what_waits_for_a_server_keeps_no_turn_and_what_computes_does() -> None:
         done.set()
         thread.join()
         computing.join()
+
+    asyncio.run(run())
+
+
+def test_long_work_waits_for_the_short_requests_of_others_but_not_for_long() -> None:
+    async def run() -> None:
+        turns = Turns(4)
+        long, short = await turns.take("long"), await turns.take("short")
+        long.begun -= SHORT_S
+        short.begun += 3600
+        for _ in range(2):
+            began = time.monotonic()
+            assert turns.let_pass("long"), "while the short one works, at each part"
+            assert time.monotonic() - began >= PASS_S
+        assert not turns.let_pass("short"), "the long one has worked for too long to be waited for"
+        waiting = asyncio.ensure_future(asyncio.to_thread(turns.let_pass, "long"))
+        short.over()
+        await waiting
+        assert not turns.let_pass("long"), "nothing else works"
+        (again := await turns.take("short")).begun -= SHORT_S
+        assert not turns.let_pass("long"), "two that compute for long do not wait for each other"
+        for each in (long, again):
+            each.over()
+
+    asyncio.run(run())
+
+
+def test_what_lets_others_pass_keeps_its_turn() -> None:
+    """It hardly uses the processor, as if it waited for a server."""
+
+    async def run() -> None:
+        turns, done = Turns(2), threading.Event()
+
+        def compute() -> None:
+            while not done.is_set():
+                sum(range(1000))
+                let_others_pass()
+
+        long = _thread(await turns.take("a"), compute)
+        second = asyncio.ensure_future(turns.take("a"))
+        end = time.monotonic() + 3 * CHECK_S
+        while time.monotonic() < end:  # short requests of another, one after the other
+            turn = await turns.take("b")
+            await asyncio.sleep(0.005)
+            turn.over()
+        assert not second.done()
+        done.set()
+        long.join()
+        second.cancel()
 
     asyncio.run(run())
 
