@@ -34,14 +34,17 @@ def decide(
     holding = {subject: value for subject, value in values.items() if alert.holds(value)}
     worst = sorted(holding, key=lambda subject: (holding[subject] if alert.is_below else -holding[subject], subject))
     known = [subject for subject in worst if subject in before]
-    fresh = [subject for subject in worst if subject not in before][: max(0, MAX_SUBJECTS - len(known))]
-    after: dict[str, Standing] = {}
+    after = {subject: standing for subject, standing in before.items() if _stays(standing, now)}
+    room = max(0, MAX_SUBJECTS - len(after.keys() | known))
+    fresh = [subject for subject in worst if subject not in before][:room]
     for subject in (*known, *fresh):
         standing = before.get(subject) or Standing(subject, holding[subject], now, now)
         held_long = (now - standing.since).total_seconds() >= alert.hold_s
         fired_at = standing.fired_at or (now if held_long else None)
         after[subject] = replace(standing, value=holding[subject], held_at=now, fired_at=fired_at)
-    for subject, standing in before.items():
-        if subject not in after and standing.fired_at is not None and now - standing.held_at < QUIET:
-            after[subject] = standing
     return after
+
+
+def _stays(standing: Standing, now: datetime) -> bool:
+    """Whether it stays for now although its condition does not hold."""
+    return standing.fired_at is not None and now - standing.held_at < QUIET
