@@ -100,6 +100,7 @@ class Turns:
         with self._lock:
             self._came[holder] = time.monotonic()
             self._came.move_to_end(holder)
+            self._forget_old()
             if holder not in self._waiting and self._has_room(holder):
                 self._working[holder] += 1
                 return self._give(holder)
@@ -137,10 +138,11 @@ class Turns:
         self._held[given] = holder
         return given
 
-    def are_shared(self) -> bool:
-        """Whether more than one holder came lately."""
+    def others_came(self, holder: str) -> bool:
+        """Lately."""
         with self._lock:
-            return len(self._came) > 1 and not self._is_alone()
+            self._forget_old()
+            return any(other != holder for other in self._came)
 
     def _forget(self, holder: str, called: asyncio.Future[None]) -> None:
         """A request whose client has gone."""
@@ -179,11 +181,15 @@ class Turns:
         return room or (own == all_ < ALONE and self._is_alone())
 
     def _is_alone(self) -> bool:
-        """Whether no other holder came lately. Those that did not are forgotten."""
+        """Whether no other holder came lately."""
+        self._forget_old()
+        return len(self._came) == 1
+
+    def _forget_old(self) -> None:
+        """Holders that did not come lately."""
         oldest = time.monotonic() - RECENT_S
         while len(self._came) > 1 and next(iter(self._came.values())) < oldest:
             self._came.popitem(last=False)
-        return len(self._came) == 1
 
 
 def _call(called: asyncio.Future[None]) -> None:

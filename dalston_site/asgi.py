@@ -25,6 +25,7 @@ from dalston_queue.redis import mark_web_process
 from dalston_queue.tracing import export
 from dalston_site.web.handler import OneStepHandler
 from dalston_site.web.serving import HealthRoutes, free_thread, stopping
+from dalston_site.web.sockets import PacedHandshakes
 
 mark_web_process()
 # Static files only: they are small, and whatever else is streamed is read asynchronously.
@@ -47,6 +48,8 @@ health = Health("web", ready=[*probes(applies_events=False), free_thread(handler
 application = ProtocolTypeRouter(
     {
         "http": HealthRoutes(health, handler),
-        "websocket": UnavailableSocket(SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
+        "websocket": UnavailableSocket(
+            SameOrigin(PacedHandshakes(handler.keep_pace, AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
+        ),
     }
 )

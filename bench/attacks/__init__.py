@@ -6,8 +6,10 @@ pages     a login, and tries to get one
 keys      a node's user of Redis, and another program that writes to it
 """
 
+import base64
 import http.client
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -29,6 +31,15 @@ class Target:
     redis_url: str  # of a program that shares the server
     node_url: str  # the same, with the user of a node
     prefix: str = "dalston"  # of the keys
+
+    def handshake(self, path: str, session: str) -> bytes:
+        """Of a WebSocket."""
+        head = [
+            f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", f"Origin: http://127.0.0.1:{self.port}",
+            "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}", f"Cookie: sessionid={session}",
+        ]  # fmt: skip
+        return ("\r\n".join(head) + "\r\n\r\n").encode()
 
     def client(self, **headers: str) -> "Client":
         return Client(self.port, headers or {"Authorization": f"Bearer {self.token}"})

@@ -1,8 +1,6 @@
 """Attacks on the pages: guessed passwords, logins under invented addresses, and a viewer with many open pages."""
 
-import base64
 import itertools
-import os
 import re
 import socket
 import time
@@ -50,17 +48,11 @@ def _visit(client: Client) -> None:
 
 def many_viewers(target: Target) -> None:
     """200 WebSockets of one person on the overview and on searches of jobs, none of which is the same."""
-    key = base64.b64encode(os.urandom(16)).decode()
 
     def watch(number: int) -> None:
         path = "/ws/overview/" if number % 2 else f"/ws/jobs/?q=x{number}"
-        head = [
-            f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{target.port}", f"Origin: http://127.0.0.1:{target.port}",
-            "Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13",
-            f"Cookie: sessionid={target.cookie}",
-        ]  # fmt: skip
         with suppress(OSError), socket.create_connection(("127.0.0.1", target.port), timeout=60) as connection:
-            connection.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
+            connection.sendall(target.handshake(path, target.cookie))
             if re.match(rb"HTTP/1.1 101", connection.recv(65_536)):
                 done["held"] += 1
                 while connection.recv(65_536):

@@ -1,6 +1,7 @@
 """Attacks on raw connections, without a token: heads, pipelines and bodies without end."""
 
 import itertools
+import secrets
 import socket
 import threading
 import time
@@ -58,6 +59,72 @@ def _read_all(connection: socket.socket) -> None:
     with suppress(OSError):
         while found := connection.recv(1_048_576):
             done["bytes read"] += len(found)
+
+
+def small_chunks(target: Target) -> None:
+    """Bodies in chunks of one byte, without a token and with one."""
+    chunks = b"1\r\na\r\n" * 40_000
+    heads = (b"", f"Authorization: Bearer {target.token}\r\n".encode())
+    side_by_side(
+        2, lambda number: _send_for_ever(target, POST + heads[number] + b"Transfer-Encoding: chunked\r\n\r\n", chunks)
+    )
+
+
+def many_headers(target: Target) -> None:
+    """Heads of 7 500 lines, on eight connections."""
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"a:\r\n" * 7500 + b"\r\n"
+
+    def act(_: int) -> None:
+        with suppress(OSError), _connect(target) as connection:
+            while True:
+                connection.sendall(head)
+                done["sent"] += 1
+                if not connection.recv(65_536):
+                    return
+
+    side_by_side(8, act)
+
+
+def unread_answers(target: Target) -> None:
+    """Lists of tasks with 200 KB of parameters each, on 30 connections that never read."""
+    client = target.client()
+    for _ in range(100):
+        client.call("POST", "/api/v1/tasks", {"task_type": "idle", "parameters": {"x": secrets.token_hex(100_000)}})
+    authorised = f"Authorization: Bearer {target.token}\r\n\r\n".encode()
+
+    def hold(_: int) -> None:
+        with suppress(OSError), _connect(target) as connection:
+            connection.sendall(b"GET /api/v1/tasks?limit=200 HTTP/1.1\r\nHost: localhost\r\n" + authorised)
+            done["asked"] += 1
+            time.sleep(15)
+
+    side_by_side(30, hold)
+
+
+def web_socket_frames(target: Target) -> None:
+    """A viewer's four live pages, which send pings as fast as they can."""
+    frame = bytes([0x89, 0x82]) + b"\0\0\0\0hi"
+
+    def act(_: int) -> None:
+        with suppress(OSError), _connect(target) as connection:
+            connection.sendall(target.handshake("/ws/overview/", target.cookie))
+            threading.Thread(target=_read_all, args=[connection], daemon=True).start()
+            while True:
+                connection.sendall(frame * 1000)
+                done["frames"] += 1000
+
+    side_by_side(4, act)
+
+
+def web_socket_handshakes(target: Target) -> None:
+    """Live pages without a login, on eight connections at a time."""
+
+    def act(_: int) -> None:
+        with suppress(OSError), _connect(target) as connection:
+            connection.sendall(target.handshake("/ws/overview/", secrets.token_hex(16)))
+            done["answered"] += bool(connection.recv(100))
+
+    side_by_side(8, act)
 
 
 def half_sent_heads(target: Target) -> None:

@@ -16,6 +16,7 @@ import uvicorn
 from dalston_site.version import installed_version
 from dalston_site.web.protocol import MAX_HEAD_BYTES, BoundedProtocol
 from dalston_site.web.serving import Server
+from dalston_site.web.sockets import BoundedWebSocket
 
 SWITCH_S = 0.0001
 """After which a thread that computes lets another one go on. A request waits so long a dozen times while another
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         uds=options.uds,
         log_level=options.log_level,
         http=BoundedProtocol,
+        ws=BoundedWebSocket,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws_max_size=MAX_HEAD_BYTES,  # pages send a few words
         lifespan="off",

@@ -1,5 +1,5 @@
 """Request bodies while they are read: a small one from any client, a large one from a client that is known, within a
-bound of all together and a share for each.
+bound of all together and a share for each. The same for answers while they are sent.
 
 The route checks the token once more, with its scopes and its rate: here it only decides whether to read on.
 """
@@ -21,6 +21,8 @@ from dalston_queue.slots import has_room
 SMALL_BYTES = 64 * 1024
 MAX_BYTES = 256 * 1024 * 1024
 """Of all bodies that this process holds beyond their first SMALL_BYTES: in memory, or in temporary files."""
+MAX_ANSWER_BYTES = 128 * 1024 * 1024
+"""Of all answers that their clients have not read yet, in memory."""
 STEP_BYTES = 1024 * 1024
 
 
@@ -97,3 +99,4 @@ class Held:
 
 
 bodies = Bodies()
+answers = Bodies(MAX_ANSWER_BYTES)

@@ -28,9 +28,10 @@ from dalston_queue.api.requests.stream import is_upload, streamed_body
 from dalston_queue.api.subscriptions.waiting import CONNECTION
 from dalston_queue.database import release_connection
 from dalston_queue.turns import UNKNOWN, Turn, Turns
-from dalston_site.web.bodies import SMALL_BYTES, Held, bodies, holder_of
+from dalston_site.web.bodies import SMALL_BYTES, Held, answers, bodies, holder_of
 from dalston_site.web.holders import Holders
 from dalston_site.web.pace import Pace
+from dalston_site.web.protocol import STREAMED
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -65,28 +66,40 @@ class OneStepHandler(ASGIHandler):
         except RequestAborted:
             return
         except BodiesFull:
-            await self.send_response(_full(), send)
+            await self.send_response(_full("Requests that are being read"), send)
             return
         scope[CONNECTION] = asyncio.get_running_loop(), receive
         try:
             response = await self._in_turn(scope, body)
             if response.streaming:
+                scope[STREAMED] = True
                 await self._stream(response, receive, send)
             else:
-                await self.send_response(response, send)
+                await self._send(response, scope, send)
         finally:
             body.close()
 
+    async def _send(self, response: Any, scope: Any, send: Send) -> None:
+        """What is not sent yet is held in memory, for as long as its client takes to read it."""
+        with answers.held() as held:
+            if not held.grow(self._holders.of(scope), len(response.content)):
+                response = _full("Answers that are being sent")
+            await self.send_response(response, send)
+
     async def _in_turn(self, scope: Any, body: IO[bytes]) -> HttpResponseBase:
-        holder = self._holders.of(scope)
-        if holder.startswith(UNKNOWN) and self._turns.are_shared():
-            await asyncio.sleep(self._pace.wait_s(holder, time.monotonic()))
-        turn = await self._turns.take(holder)
+        turn = await self._turns.take(await self.keep_pace(scope))
         try:
             response: HttpResponseBase = await self._on_a_thread(self._answer, scope, body, turn)
         finally:
             turn.over()
         return response
+
+    async def keep_pace(self, scope: Any) -> str:
+        """Whose turn it is, after the pause of a client that is not known."""
+        holder = self._holders.of(scope)
+        if holder.startswith(UNKNOWN) and self._turns.others_came(holder):
+            await asyncio.sleep(self._pace.wait_s(holder, time.monotonic()))
+        return holder
 
     async def _read(self, scope: Any, receive: Receive, held: Held) -> tuple[Any, IO[bytes]]:
         """The body, up to the largest size of any route; the rest stays unread. So does all of a body that is not small
@@ -162,12 +175,12 @@ class BodiesFull(Exception):
     """The bodies that are being read fill the process, or the share of this client."""
 
 
-def _full() -> HttpResponse:
+def _full(what: str) -> HttpResponse:
     document = {
         "type": "urn:dalston:problem:bodies_full",
         "title": TITLES[Code.BODIES_FULL],
         "status": 503,
-        "detail": "The requests that are being read fill this process, or your share of it. Try again.",
+        "detail": f"{what} fill this process, or your share of it. Try again.",
         "code": Code.BODIES_FULL,
     }
     return HttpResponse(json.dumps(document), status=503, content_type=MEDIA_TYPE, headers={"Retry-After": "2"})

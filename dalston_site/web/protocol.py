@@ -1,14 +1,19 @@
-"""HTTP connections of the web process: what a client may hold without sending a whole request.
+"""HTTP connections of the web process: what a client may hold or use without sending a whole request, or reading its
+answer.
 
 A head must be complete in HEAD_S, and has at most MAX_HEAD_BYTES. A body must keep coming at MIN_BYTES in each PACE_S,
 however large it may be. While the server itself does not read, no time counts. Of connections that wait for a head at
 most half of the files that the process may have are kept: the oldest gives way. h11 parses, because it keeps at most
-one head in memory. Of pipelined requests at most MAX_AHEAD_BYTES wait in memory, the rest in the network.
+one head in memory. Of pipelined requests at most MAX_AHEAD_BYTES wait in memory, the rest in the network. What the
+event loop would parse for seconds is refused: a head of more than MAX_HEAD_LINES, and chunks of a few bytes. A refusal
+takes a while, so that a client that comes again at once costs little.
 """
 
 import asyncio
+import re
 import resource
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import h11
@@ -25,10 +30,23 @@ MIN_BYTES = 64 * 1024
 """In PACE_S. A body that needs no token is no larger than that (bodies.py): it has 30 s at most."""
 
 
+MAX_HEAD_LINES = 100
+"""As nginx and gunicorn have it. 7 500 lines fit into MAX_HEAD_BYTES, and take as long as 50 ordinary requests."""
+MAX_CHUNKS, MIN_CHUNK_BYTES = 1000, 64
+"""A body in chunks may have so many of any size, and then one for each MIN_CHUNK_BYTES: 40 000 chunks of one byte come
+with one read, and held every client up for seconds."""
+REFUSED_S = 1.0
+"""Until the connection of a request that is not HTTP, or has too many parts, is answered and closed."""
+WRITE_S = 30.0
+"""An answer of which nothing is read for so long is given up: it is in memory."""
+STREAMED = "dalston.streamed"
+"""In the scope of a request whose answer is not in memory: a player reads its recording as it plays."""
+
+
 _files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 MAX_WAITING = (_files if 0 < _files < 131_072 else 131_072) // 2
 _waiting: "OrderedDict[BoundedProtocol, None]" = OrderedDict()
-"""Connections whose head is not complete, oldest first."""
+"""Connections whose head is not complete, or which are refused, oldest first."""
 
 
 class BoundedFlow(FlowControl):
@@ -38,16 +56,52 @@ class BoundedFlow(FlowControl):
     def __init__(self, transport: asyncio.Transport, connection: h11.Connection) -> None:
         super().__init__(transport)
         self._connection = connection
+        self.is_over = False
 
     def resume_reading(self) -> None:
+        if self.is_over:
+            return
         ahead = self._connection.their_state is h11.DONE and len(self._connection.trailing_data[0])
         if not ahead or ahead <= MAX_AHEAD_BYTES:
             super().resume_reading()
 
 
+class BoundedConnection(h11.Connection):
+    """h11 with bounds of what takes time rather than memory."""
+
+    refusal = ""
+
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:
+            self._chunks = self._size = 0
+            self._check_head(self.trailing_data[0])
+        event = super().next_event()
+        if isinstance(event, h11.Data):
+            self._chunks += 1
+            self._size += len(event.data)
+            if self._chunks > MAX_CHUNKS + self._size // MIN_CHUNK_BYTES:
+                self._refuse("The chunks of the body are too small.")
+        return event
+
+    def _check_head(self, ahead: bytes) -> None:
+        end = _BLANK_LINE.search(ahead)
+        if ahead.count(b"\n", 0, end.start() if end else len(ahead)) > MAX_HEAD_LINES:
+            self._refuse(f"A head has at most {MAX_HEAD_LINES} lines.")
+
+    def _refuse(self, why: str) -> None:
+        self.refusal = why
+        raise h11.RemoteProtocolError(why)
+
+
+_BLANK_LINE = re.compile(rb"\n\r?\n")
+
+
 class BoundedProtocol(H11Protocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.conn: BoundedConnection = BoundedConnection(h11.SERVER, MAX_HEAD_BYTES)
+        self.flow: BoundedFlow
+        self._write_timer: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._pace_timer: asyncio.TimerHandle | None = None
         self._received = 0  # of a body, since the last tick
@@ -65,9 +119,19 @@ class BoundedProtocol(H11Protocol):
         self._received += len(data)
         super().data_received(data)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(WRITE_S, self._check_reader)
+
+    def resume_writing(self) -> None:
+        self._stop_write()
+        super().resume_writing()
+
     def handle_events(self) -> None:
         super().handle_events()
         # After an upgrade h11 waits for ever for the rest of the request: the connection is a WebSocket's now.
+        if self.flow.is_over:
+            return
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             self._stop()
         elif self.conn.their_state is h11.IDLE:
@@ -88,8 +152,27 @@ class BoundedProtocol(H11Protocol):
         self._stop()
         super().handle_websocket_upgrade(event)
 
+    def send_400_response(self, msg: str) -> None:
+        if not self.flow.is_over:
+            self._stop()
+            self.flow.pause_reading()
+            self.flow.is_over = True
+            self._wait(REFUSED_S, self._refuse, self.conn.refusal or msg)
+
+    def _refuse(self, why: str) -> None:
+        self._stop()
+        if self.transport.is_closing():
+            return
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(why)
+        else:  # its answer was sent, or begun, before the rest of its body came
+            self.transport.abort()
+
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_S, self._give_up)
+        self._wait(HEAD_S, self._give_up)
+
+    def _wait(self, seconds: float, then: Callable[..., None], *arguments: str) -> None:
+        self._head_timer = self.loop.call_later(seconds, then, *arguments)
         _waiting[self] = None
         if len(_waiting) > MAX_WAITING:
             next(iter(_waiting))._give_up()  # noqa: SLF001 - another one of ours
@@ -112,6 +195,17 @@ class BoundedProtocol(H11Protocol):
     def _stop(self) -> None:
         self._stop_head()
         self._stop_pace()
+        self._stop_write()
+
+    def _check_reader(self) -> None:
+        self._write_timer = None
+        if not self.scope.get(STREAMED):
+            self._give_up()
+
+    def _stop_write(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def _stop_head(self) -> None:
         _waiting.pop(self, None)

@@ -10,8 +10,12 @@ from tests.web import Web
 
 
 class Raw:
-    def __init__(self, web: Web) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", web.port), timeout=30)
+    def __init__(self, web: Web, receive_bytes: int = 0) -> None:
+        self.socket = socket.socket()
+        self.socket.settimeout(30)
+        if receive_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.connect(("127.0.0.1", web.port))
 
     def send(self, data: bytes) -> bool:
         """False: the server has closed the connection."""
@@ -28,6 +32,13 @@ class Raw:
             return self.socket.recv(65_536)
         except ConnectionError:
             return b""
+
+    def whole_answer(self) -> bytes:
+        """What comes until the server closes the connection."""
+        parts: list[bytes] = []
+        while part := self.answer():
+            parts.append(part)
+        return b"".join(parts)
 
     def closed_after(self, timeout: float = 30) -> float:
         """Seconds until the server closes the connection."""

@@ -1,4 +1,4 @@
-"""Alerts about queues that a client makes go over their threshold and back: bounded rows and mails, the critical first."""
+"""Alerts about queues that a client lets go over a threshold and back: bounded rows and mails, the critical first."""
 
 from __future__ import annotations
 

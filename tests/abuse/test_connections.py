@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import select
 import socket
 import threading
@@ -15,8 +16,12 @@ from django.contrib.auth.models import User
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from dalston_queue.models import LoginAttempt, Project
+from bench.attacks import Target
+from dalston_queue.jobs.submit.spec import single_task
+from dalston_queue.jobs.submit.submit import submit
+from dalston_queue.models import LoginAttempt, Project, Task
 from dalston_site.web.bodies import STEP_BYTES, Bodies
+from dalston_site.web.protocol import MAX_CHUNKS, MAX_HEAD_LINES, REFUSED_S
 from tests.abuse.sockets import Raw, files_mb, memory_mb
 from tests.support import WAIT_TIMEOUT_S, wait_until
 from tests.web import Web, environment
@@ -109,6 +114,121 @@ def test_of_pipelined_requests_each_is_answered(web: Web, raw: Callable[[], Raw]
     sending.join()
     client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert client.answer().startswith(b"HTTP/1.1 200")
+
+
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["without a token", "with a token"])
+def test_chunks_of_a_byte_are_refused_and_hold_no_client_up(
+    web: Web, raw: Callable[[], Raw], token_for: Callable[..., str], known: bool
+) -> None:
+    attacker = raw()
+    attacker.send(CHUNKED + (f"Authorization: Bearer {token_for('submit')}\r\n".encode() if known else b"") + b"\r\n")
+    sent = 0
+    while sent < 60 and attacker.send(b"1\r\n{\r\n" * 40_000):
+        sent += 1
+        assert _quick(web) < 2
+    assert sent < 60, "the server closes the connection"
+
+
+def test_chunks_of_a_byte_are_named_as_the_reason_after_a_while(web: Web, raw: Callable[[], Raw]) -> None:
+    attacker = raw()
+    began = time.monotonic()
+    attacker.send(CHUNKED + b"\r\n" + b"1\r\n{\r\n" * (2 * MAX_CHUNKS))
+    answer = attacker.whole_answer()
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"The chunks of the body are too small." in answer
+    assert time.monotonic() - began >= REFUSED_S, "so that a client that comes again at once costs little"
+
+
+@pytest.mark.parametrize(("count", "size"), [(900, 1), (9000, 80)], ids=["a few small ones", "many that are not small"])
+def test_a_body_in_honest_chunks_is_read(
+    web: Web, raw: Callable[[], Raw], token_for: Callable[..., str], count: int, size: int
+) -> None:
+    authorised = f"Authorization: Bearer {token_for('submit')}\r\n\r\n".encode()
+    body = b'{"task_type": "echo", "parameters": {}}'
+    client = raw()
+    client.send(CHUNKED + authorised + (b"%x\r\n" % size + b" " * size + b"\r\n") * count)
+    client.send(b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n")
+    assert client.answer()[9:12] == (b"413" if count * size > 300_000 else b"201")
+
+
+def test_a_head_of_many_lines_is_refused_unparsed(web: Web, raw: Callable[[], Raw]) -> None:
+    head = b"GET /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\n"
+    attacker, client = raw(), raw()
+    attacker.send(head + b"a:\r\n" * 7000 + b"\r\n")
+    client.send(head + b"a: b\r\n" * (MAX_HEAD_LINES - 10) + b"\r\n" + b"\n" * MAX_HEAD_LINES)
+    assert client.answer().startswith(b"HTTP/1.1 401"), "and what follows a head is none of its lines"
+    answer = attacker.whole_answer()
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"A head has at most 100 lines." in answer
+
+
+def test_refused_connections_are_no_more_than_others_and_give_way(db: None, tmp_path: Path) -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))"
+    code += "; from dalston_site.web import protocol; protocol.REFUSED_S = 3600"
+    server = Web(environment(), tmp_path / "log", before=code)
+    held = [Raw(server) for _ in range(300)]
+    try:
+        for each in held:
+            each.send(b"nothing of HTTP\r\n\r\n")
+        assert _quick(server) < 5
+    finally:
+        for each in held:
+            each.close()
+        server.process.reap()
+
+
+def test_answers_that_no_client_reads_are_bounded_and_given_up(
+    db: None, tmp_path: Path, token_for: Callable[..., str], project: Project
+) -> None:
+    for _ in range(60):
+        job = submit(single_task("idle"), project=project).job_id
+        Task.objects.filter(job_id=job).update(parameters={"x": secrets.token_hex(100_000)})
+    code = "from dalston_site.web import protocol, bodies; protocol.WRITE_S = 2.0; bodies.MAX_ANSWER_BYTES = 20_000_000"
+    code += "; bodies.answers.__init__(bodies.MAX_ANSWER_BYTES)"
+    server = Web(environment(), tmp_path / "log", before=code)
+    token, other = token_for("read"), token_for("read", project=Project.objects.create(name="b"))
+    list_all = b"GET /api/v1/tasks?limit=200 HTTP/1.1\r\nHost: localhost\r\n"
+    attackers = [Raw(server, receive_bytes=4096) for _ in range(10)]
+    try:
+        _quick(server)
+        before = memory_mb(server)
+        for attacker in attackers:  # the network takes a few MB of each
+            attacker.send((list_all + f"Authorization: Bearer {token}\r\n\r\n".encode()) * 4)
+        wait_until(lambda: _list(server, token) == 503, what="half of what is free is this project's")
+        assert _list(server, other) == 200
+        assert memory_mb(server) - before < 150
+        assert _quick(server) < 2
+        wait_until(lambda: _list(server, token) == 200, what="answers that are not read are given up")
+    finally:
+        for attacker in attackers:
+            attacker.close()
+        server.process.reap()
+
+
+def _list(web: Web, token: str) -> int:
+    with web.client() as client:
+        headers = {"Authorization": f"Bearer {token}"}
+        return client.get("/api/v1/tasks?limit=200", headers=headers).status_code
+
+
+@pytest.mark.parametrize("opcode", [1, 9], ids=["messages", "pings"])
+def test_a_live_page_that_sends_without_end_is_closed_and_holds_no_client_up(web: Web, opcode: int) -> None:
+    with web.log_in(User.objects.create_user("vera")) as browser:
+        session = browser.cookies["sessionid"]
+    attacker = Raw(web)
+    attacker.send(Target(web.port, "", session, "", "").handshake("/ws/overview/", session))
+    assert attacker.answer().startswith(b"HTTP/1.1 101")
+    frames = (bytes([0x80 | opcode, 0x82]) + b"\0\0\0\0hi") * 10_000
+    attacker.socket.settimeout(30)
+    sent = 0
+    while sent < 400 and attacker.send(frames):
+        sent += 1
+        assert _quick(web) < 2
+    assert sent < 400
+    attacker.close()
 
 
 @pytest.fixture

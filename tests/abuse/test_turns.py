@@ -220,6 +220,25 @@ class _Request:
         self.auth = type("Principal", (), {"holder": holder})()
 
 
+@pytest.mark.parametrize(
+    ("cookie", "is_known"),
+    [
+        (b"sessionid=x", True),
+        (b"csrftoken=y; sessionid=x; z=1", True),
+        (b"a=b;" * 7000 + b"sessionid=x", True),
+        (b"other_sessionid=x", False),
+        (b"sessionid=", False),
+        (b"a=b;" * 7000, False),
+    ],
+    ids=["alone", "among others", "at the end of many", "another name", "empty", "none of many"],
+)
+def test_a_session_is_found_in_the_cookie_header(cookie: bytes, is_known: bool) -> None:
+    holders = Holders()
+    holders.learn({"headers": [(b"cookie", b"sessionid=x")]}, _Request("user 1"))  # type: ignore[arg-type]
+    found = holders.of({"headers": [(b"cookie", cookie)], "client": ("192.0.2.1", 1)})
+    assert found == ("user 1" if is_known else "address 192.0.2.1")
+
+
 def test_only_a_credential_that_was_let_in_has_a_turn_of_its_own() -> None:
     holders = Holders(limit=2)
     scope = {"headers": HEADERS, "client": ("192.0.2.1", 1)}

@@ -52,6 +52,29 @@ def test_dead_letters_are_counted_too(api: Api) -> None:
     assert api.get("/dead_letters?cause=timeout").json()["total_count"] == 0
 
 
+def test_a_page_of_large_rows_ends_early_and_the_pages_have_each_row_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "PAGE_BYTES", 100_000)
+    monkeypatch.setattr(search, "ROWS_AT_ONCE", 4)
+    made = [
+        api.post("/tasks", {"task_type": "echo", "parameters": {"x": "a" * size}}).json()["task_id"]
+        for size in [10] * 20 + [40_000] * 7 + [10] * 3
+    ]
+    pages: list[list[str]] = []
+    cursor = ""
+    while not pages or cursor:
+        page = api.get(f"/tasks?limit=9{cursor}").json()
+        pages.append([item["task_id"] for item in page["items"]])
+        cursor = f"&cursor={page['next_cursor']}" if page["next_cursor"] else ""
+    assert [each for page in pages for each in page] == made[::-1]
+    assert max(map(len, pages)) == 9
+    assert len(pages[0]) == 6, "three small ones, and large ones until they are too many"
+    with CaptureQueriesContext(connection) as queries:
+        api.get("/tasks?limit=3")
+    assert sum('FROM "dalston_task"' in query["sql"] and "LIMIT 4" in query["sql"] for query in queries) == 1
+
+
 def test_above_the_limit_a_count_is_at_least_that(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "COUNTED", 2)
     submit(api, 3)

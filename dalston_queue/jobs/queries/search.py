@@ -9,9 +9,11 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
+import msgspec
 from django.db import OperationalError, connection, transaction
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
@@ -28,6 +30,11 @@ SLOW_READS = Slots(4)
 """Of the ten connections of a web process; at most half of what is free for each project, and for the pages."""
 reader: ContextVar[str] = ContextVar("reader", default="pages")
 """Whose share of SLOW_READS a read takes."""
+PAGE_BYTES = 4 * 1024 * 1024
+"""Of parameters and results in a page: 200 tasks may have 500 KiB each, and clients may read their answers slowly."""
+ROWS_AT_ONCE = 51
+"""Read before it is known how large they are: a page of the default limit is one statement."""
+_encode = msgspec.json.Encoder().encode
 _SLACK = timedelta(minutes=1)
 """Between the id of a row and its created_at: both are taken at about the same time, by clocks of several machines."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -113,11 +120,31 @@ def with_parameter(tasks: QuerySet[Task], wanted: str) -> QuerySet[Task]:
 
 
 def page_of(rows: QuerySet[Row], limit: int, after: UUID | None) -> tuple[Sequence[Row], UUID | None]:
-    """A page, newest first, and the id after which the next one begins. Raises SearchTooWide."""
-    if after is not None:
-        rows = rows.filter(pk__lt=after)
-    found = bounded(lambda: list(rows.order_by("-pk")[: limit + 1]))
-    return found[:limit], found[limit - 1].pk if len(found) > limit else None
+    """A page, newest first, and the id after which the next one begins. It ends early after PAGE_BYTES. Raises
+    SearchTooWide."""
+    rows = rows.order_by("-pk")
+    found: list[Row] = []
+    size = 0
+    while True:
+        wanted = min(ROWS_AT_ONCE, limit + 1 - len(found))
+        part = bounded(partial(_rows_after, rows, found[-1].pk if found else after, wanted))
+        for row in part:
+            if len(found) == limit or size > PAGE_BYTES:
+                return found, found[-1].pk
+            found.append(row)
+            size += _bytes_of(row)
+        if len(part) < wanted:
+            return found, None
+
+
+def _rows_after(rows: QuerySet[Row], after: Any, count: int) -> list[Row]:
+    return list((rows if after is None else rows.filter(pk__lt=after))[:count])
+
+
+def _bytes_of(row: Model) -> int:
+    """Of its JSON, as far as it was read."""
+    fields = row.__dict__
+    return sum(len(_encode(fields[name])) for name in ("parameters", "result", "raw") if fields.get(name))
 
 
 COUNTED = 10_000
