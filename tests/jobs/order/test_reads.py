@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from bench.harness.ready_tasks import add_ready
 from dalston_queue.broker import Broker
@@ -67,6 +67,24 @@ def test_without_statistics_they_are_the_same() -> None:
     add_ready(BLOCKED, [held.pk], key="customer")
     add_ready(FREE, [free.pk], oldest="2026-01-01T13:00:00Z")
     check_reads(free)
+
+
+def test_with_statistics_of_a_quiet_minute_each_of_many_groups_costs_a_row() -> None:
+    """A client submits tasks with a key of their own each, where there were none when autovacuum came."""
+    project = make.project("many")
+    add_ready(BLOCKED, [project.pk])
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE dalston_task SET status = 'completed', finished_at = now(), result = '1'")
+        cursor.execute("VACUUM ANALYZE dalston_task")
+        add_ready(BLOCKED, [project.pk])
+        cursor.execute("UPDATE dalston_task SET concurrency_key = id::text WHERE status = 'ready'")
+        cursor.execute("SELECT concurrency_key FROM dalston_task WHERE status = 'ready' ORDER BY id LIMIT 100")
+        keys = [key for (key,) in cursor.fetchall()]
+    chosen = {"projects": [project.pk] * len(keys), "of_keys": keys, "counts": [1] * len(keys)}
+    with transaction.atomic(), waiting.by_index():
+        plan = run(waiting.OLDEST_OF_GROUPS, {**LANE_TIER, **chosen})
+    assert rows_read(plan) == len(keys)
+    assert len(waiting.oldest_of(("echo", "medium"), [(project.pk, key) for key in keys])) == len(keys)
 
 
 def check_reads(free: Project) -> None:
