@@ -20,6 +20,7 @@ management/        commands
 redis, database    the broker of this process; database connections and their errors
 slots              slots that many share, with a share for each
 turns              which requests of a web process work at a time: holders take turns
+garbage            collections that do not read what was imported at the start
 polling            one poll for all subscribers of a key
 task_log           log lines of tasks: many in one record
 ids                time-ordered ids

@@ -6,8 +6,8 @@ other, each with its oldest request. A request that begins to wait itself (for a
 its turn up, and does not get it back: what it does afterwards is little. So does one whose thread hardly uses the
 processor, because a server does not answer: that delays no other request.
 
-A request that computes for long calls `let_others_pass` between two parts of its work: it waits for the short requests
-of others. Otherwise each of their steps would wait for Python's lock, a dozen times in a request.
+A request that computes for long calls `let_others_pass` between two parts of its work: the call waits for the short
+requests of others. Otherwise each of their steps would wait for Python's lock, a dozen times in a request.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ CHECK_S = 0.25
 MIN_SHARE_OF_CPU = 0.1
 """In CHECK_S. What uses less waits for a server."""
 SHORT_S = 0.05
-"""A request is short so long after its turn began."""
+"""A request counts as short until this long after its turn began."""
 PASS_S = 0.01
-"""Between two parts of long work: it goes on, however many others come."""
+"""The longest wait between two parts of long work; then the work goes on, however many others come."""
 
 
 class Turn:
@@ -42,7 +42,7 @@ class Turn:
         self._turns, self._holder = turns, holder
         self.begun = time.monotonic()
         self._held = True
-        self._let_pass = False
+        self._waited = False  # for others, since the last check
         self._loop = asyncio.get_running_loop()
         self._clock: int | None = None  # of the thread that works
         self._used = 0.0
@@ -59,9 +59,9 @@ class Turn:
     def _check(self) -> None:
         """In the event loop."""
         used = self._used if self._clock is None else time.clock_gettime(self._clock)
-        if used - self._used < MIN_SHARE_OF_CPU * CHECK_S and not self._let_pass:
+        if used - self._used < MIN_SHARE_OF_CPU * CHECK_S and not self._waited:
             self.give_up()
-        self._let_pass = False
+        self._waited = False
         if self._held:
             self._used = used
             self._check_at = self._loop.call_later(CHECK_S, self._check)
@@ -77,7 +77,7 @@ class Turn:
 
     def let_others_pass(self) -> None:
         """In the thread that works."""
-        self._let_pass = self._turns.let_pass(self._holder) or self._let_pass
+        self._waited = self._turns.wait_for_short(self._holder) or self._waited
 
     def finish(self) -> bool:
         """Whether the turn was held until now. Under the lock of its Turns."""
@@ -91,7 +91,7 @@ class Turns:
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
         self._working: Counter[str] = Counter()
-        self._held: dict[Turn, str] = {}
+        self._turns: dict[Turn, str] = {}  # those that are held, with their holders
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._came: OrderedDict[str, float] = OrderedDict()  # holders by their last request
 
@@ -117,12 +117,12 @@ class Turns:
     def end(self, turn: Turn, holder: str) -> None:
         with self._lock:
             if turn.finish():
-                del self._held[turn]
+                del self._turns[turn]
                 self._leave(holder)
                 self._ended.notify_all()
 
-    def let_pass(self, holder: str) -> bool:
-        """Wait while short requests of others work, at most PASS_S. Whether there were any."""
+    def wait_for_short(self, holder: str) -> bool:
+        """Wait while short requests of other holders work, at most PASS_S. Whether there were any."""
         with self._lock:
             if not self._short_of_others(holder):
                 return False
@@ -131,15 +131,15 @@ class Turns:
 
     def _short_of_others(self, holder: str) -> bool:
         oldest = time.monotonic() - SHORT_S
-        return any(other != holder and turn.begun > oldest for turn, other in self._held.items())
+        return any(other != holder and turn.begun > oldest for turn, other in self._turns.items())
 
     def _give(self, holder: str) -> Turn:
         given = Turn(self, holder)
-        self._held[given] = holder
+        self._turns[given] = holder
         return given
 
     def others_came(self, holder: str) -> bool:
-        """Lately."""
+        """Whether another holder came in the last RECENT_S."""
         with self._lock:
             self._forget_old()
             return any(other != holder for other in self._came)
@@ -202,7 +202,7 @@ turn: ContextVar[Turn | None] = ContextVar("turn", default=None)
 
 
 def let_others_pass() -> None:
-    """Between two parts of long work."""
+    """Wait for short requests of others, between two parts of long work."""
     if (held := turn.get()) is not None:
         held.let_others_pass()
 

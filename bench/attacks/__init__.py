@@ -33,7 +33,7 @@ class Target:
     prefix: str = "dalston"  # of the keys
 
     def handshake(self, path: str, session: str) -> bytes:
-        """Of a WebSocket."""
+        """The head that opens a WebSocket."""
         head = [
             f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", f"Origin: http://127.0.0.1:{self.port}",
             "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",

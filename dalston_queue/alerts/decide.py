@@ -46,5 +46,5 @@ def decide(
 
 
 def _stays(standing: Standing, now: datetime) -> bool:
-    """Whether it stays for now although its condition does not hold."""
+    """Whether the alert goes on standing while its condition does not hold: it fired, and held less than QUIET ago."""
     return standing.fired_at is not None and now - standing.held_at < QUIET

@@ -42,7 +42,12 @@ class IdempotencyConflict(JobsError):
 
 
 class StorageFull(JobsError):
-    pass
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the files of this project may take {limit} bytes in the artifact store (DALSTON_MAX_STORED_BYTES): "
+            "recordings, and what engines made of them. Delete transcriptions that have ended, and try again when "
+            "DALSTON_ARTIFACT_GRACE_S is over; other jobs expire after DALSTON_HISTORY_DAYS. Nothing was stored"
+        )
 
 
 class InvalidLimit(JobsError):

@@ -62,8 +62,8 @@ _FORGET = """
     FROM (SELECT project_id, sum(size) AS size FROM last GROUP BY project_id) AS less WHERE p.id = less.project_id"""
 
 
-class Row(NamedTuple):
-    """Of `dalston_job_artifact`."""
+class Reference(NamedTuple):
+    """A row of `dalston_job_artifact`."""
 
     id: int
     project_id: UUID
@@ -72,7 +72,8 @@ class Row(NamedTuple):
 
 
 def taken_by(project_id: UUID) -> int:
-    """Bytes of the project's files, and of those uploads that are not counted yet."""
+    """Bytes of the project's counted files, and of uploads that are not counted yet, which may have the content of a
+    counted one."""
     with connection.cursor() as cursor:
         cursor.execute(_TAKEN, {"project": project_id})
         row: tuple[int] | None = cursor.fetchone()
@@ -80,26 +81,18 @@ def taken_by(project_id: UUID) -> int:
 
 
 def check_room(project: Project) -> None:
-    """Raises StorageFull: the files of what the project has submitted fill its share, as last counted."""
+    """Raises StorageFull if the counted files of the project take more than its share."""
     if project.stored_bytes > settings.DALSTON_MAX_STORED_BYTES:
-        raise StorageFull(full_sentence())
+        raise StorageFull(settings.DALSTON_MAX_STORED_BYTES)
 
 
-def full_sentence() -> str:
-    return (
-        f"The files of this project may take {settings.DALSTON_MAX_STORED_BYTES} bytes in the artifact store "
-        "(DALSTON_MAX_STORED_BYTES): recordings, and what engines made of them. Delete transcriptions that are over; "
-        "other jobs go after DALSTON_HISTORY_DAYS."
-    )
-
-
-def uncounted(limit: int) -> list[Row]:
-    """Those of one project after the other."""
+def uncounted(limit: int) -> list[Reference]:
+    """References whose files are not counted yet, those of one project after the other."""
     rows = JobArtifact.objects.filter(counted=False).order_by("project_id", "ref")[:limit]
-    return [Row(*each) for each in rows.values_list("id", "project_id", "ref", "size")]
+    return [Reference(*each) for each in rows.values_list("id", "project_id", "ref", "size")]
 
 
-def count_rows(rows: Sequence[Row], sizes: Mapping[str, int]) -> None:
+def count_rows(rows: Sequence[Reference], sizes: Mapping[str, int]) -> None:
     """Count these rows with the sizes of their files."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOCK, [list({row.project_id for row in rows})])

@@ -19,6 +19,13 @@ class Migration(migrations.Migration):
             name="counted",
             field=models.BooleanField(db_default=False, default=False, help_text="in stored_bytes of its project"),
         ),
+        migrations.AlterField(
+            model_name="jobartifact",
+            name="size",
+            field=models.BigIntegerField(
+                help_text="in bytes; null: not known yet; 0: the file is not in the store", null=True
+            ),
+        ),
         migrations.RemoveIndex(model_name="jobartifact", name="artifact_uploads_of"),
         migrations.AddIndex(
             model_name="jobartifact",

@@ -24,7 +24,7 @@ class JobArtifact(models.Model):
     # Null once the job is deleted: housekeeping then deletes the file, if no other job needs it, and this row.
     job = models.ForeignKey(Job, on_delete=models.SET_NULL, null=True, related_name="artifacts", db_index=False)
     ref = models.CharField(max_length=71, help_text="sha256: and 64 hex digits")
-    size = models.BigIntegerField(null=True, help_text="in bytes, if the server has seen the file")
+    size = models.BigIntegerField(null=True, help_text="in bytes; null: not known yet; 0: the file is not in the store")
     counted = models.BooleanField(default=False, db_default=False, help_text="in stored_bytes of its project")
     name = models.CharField(max_length=255, blank=True, default="", help_text="as the client named it")
     kind = models.CharField(max_length=6, choices=choices(ArtifactKind))

@@ -3,9 +3,9 @@
 __main__  the server: uvicorn with bounded connections
 serving   /healthz and /readyz, answered by the event loop, and a stop that is announced
 protocol  HTTP connections: what a client may hold or use without sending a whole request, or reading its answer
-sockets   WebSockets: what a client may send
+sockets   WebSockets: how often one opens, and what its client may send
 pace      how often an address gets an answer for which it needs no token
-bodies    request bodies while they are read
+held      bytes of bodies and answers in memory
 handler   serves a request in one step on a pooled thread
 holders   to whom a request belongs before it is authenticated
 """

@@ -3,7 +3,8 @@
 Django's own handler starts a thread for each request, and switches to it and back for every middleware that is sync
 only. Ours are all sync (ADR 0005): the switches took longer than the views. Here the event loop reads the request and
 writes the answer; the rest is one call on one thread, which keeps its database wrapper for the next request. Streaming
-answers are sent by Django's code. Holders take turns (dalston_queue/turns.py): few requests work at a time.
+answers are sent by Django's code. Holders take turns (dalston_queue/turns.py): few requests work at a time. A client
+that is not known has a pace (pace.py), and answers in memory have a bound (held.py).
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from dalston_queue.api.requests.stream import is_upload, streamed_body
 from dalston_queue.api.subscriptions.waiting import CONNECTION
 from dalston_queue.database import release_connection
 from dalston_queue.turns import UNKNOWN, Turn, Turns
-from dalston_site.web.bodies import SMALL_BYTES, Held, answers, bodies, holder_of
+from dalston_site.web.held import SMALL_BYTES, Held, answers, bodies, holder_of
 from dalston_site.web.holders import Holders
 from dalston_site.web.pace import Pace
 from dalston_site.web.protocol import STREAMED
@@ -80,9 +81,11 @@ class OneStepHandler(ASGIHandler):
             body.close()
 
     async def _send(self, response: Any, scope: Any, send: Send) -> None:
-        """What is not sent yet is held in memory, for as long as its client takes to read it."""
+        """What is not sent yet is held in memory, for as long as its client takes to read it. The answer of a write is
+        sent in any case: a client that sends the request again would do twice what was done."""
         with answers.held() as held:
-            if not held.grow(self._holders.of(scope), len(response.content)):
+            has_room = held.grow(self._holders.of(scope), len(response.content))
+            if not has_room and scope["method"] in ("GET", "HEAD"):
                 response = _full("Answers that are being sent")
             await self.send_response(response, send)
 
@@ -95,7 +98,7 @@ class OneStepHandler(ASGIHandler):
         return response
 
     async def keep_pace(self, scope: Any) -> str:
-        """Whose turn it is, after the pause of a client that is not known."""
+        """Whose turn comes: the holder of this request, after the pause of a client that is not known."""
         holder = self._holders.of(scope)
         if holder.startswith(UNKNOWN) and self._turns.others_came(holder):
             await asyncio.sleep(self._pace.wait_s(holder, time.monotonic()))

@@ -54,8 +54,8 @@ def _credential(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     for name, value in headers:
         if name == b"authorization":
             return sha256(value).digest()
-        if name == b"cookie" and (found := _SESSION.search(value)):
-            session = found[1]
+        if name == b"cookie" and (found := _SESSION.findall(value)):
+            session = found[-1]  # of several Django takes the last
     return sha256(session).digest() if session else None
 
 

@@ -1,4 +1,4 @@
-"""Pace: when each client address may have its next answer. The rest of a pipeline waits in the network."""
+"""Pace: when each client address may have its next answer. Further requests of its connection wait in the network."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ MAX_ADDRESSES = 10_000
 
 class Pace:
     def __init__(self, every_s: float) -> None:
-        """Seconds between two answers, after the first BURST."""
+        """`every_s`: seconds between two answers to one address, after its first BURST."""
         self._every_s = every_s
         self._next: OrderedDict[str, float] = OrderedDict()
 
     def wait_s(self, address: str, now: float) -> float:
+        """Seconds that this request waits. Counts the request."""
         at = max(self._next.get(address, 0.0), now - BURST * self._every_s)
         self._next[address] = min(at + self._every_s, now + MAX_PACE_S)
         self._next.move_to_end(address)

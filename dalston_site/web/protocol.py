@@ -1,12 +1,12 @@
 """HTTP connections of the web process: what a client may hold or use without sending a whole request, or reading its
 answer.
 
-A head must be complete in HEAD_S, and has at most MAX_HEAD_BYTES. A body must keep coming at MIN_BYTES in each PACE_S,
-however large it may be. While the server itself does not read, no time counts. Of connections that wait for a head at
-most half of the files that the process may have are kept: the oldest gives way. h11 parses, because it keeps at most
-one head in memory. Of pipelined requests at most MAX_AHEAD_BYTES wait in memory, the rest in the network. What the
-event loop would parse for seconds is refused: a head of more than MAX_HEAD_LINES, and chunks of a few bytes. A refusal
-takes a while, so that a client that comes again at once costs little.
+A head must be complete in HEAD_S, and has at most MAX_HEAD_BYTES. A body must keep coming at MIN_BODY_BYTES in each
+BODY_CHECK_S, however large it may be. While the server itself does not read, no time counts. Of connections that wait
+for a head, or are refused, at most half of the files that the process may have are kept: the oldest gives way. h11
+parses, because it keeps at most one head in memory. Of pipelined requests at most MAX_AHEAD_BYTES wait in memory, the
+rest in the network. What the event loop would parse for seconds is refused: a head of more than MAX_HEAD_LINES, and
+chunks of a few bytes. A refusal takes a while, so that a client that comes again at once costs little.
 """
 
 import asyncio
@@ -21,28 +21,27 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_HEAD_BYTES = 32 * 1024
+MAX_HEAD_LINES = 100
+"""Header lines, as in Apache and gunicorn. 7 500 fit into MAX_HEAD_BYTES, and take as long as 50 ordinary requests."""
 MAX_AHEAD_BYTES = 64 * 1024
-"""And what one read of the socket brings."""
+"""Of pipelined requests, and what one read of the socket brings."""
 HEAD_S = 10.0
 """From the connection, or from the first byte of a further request."""
-PACE_S = 15.0
-MIN_BYTES = 64 * 1024
-"""In PACE_S. A body that needs no token is no larger than that (bodies.py): it has 30 s at most."""
-
-
-MAX_HEAD_LINES = 100
-"""As nginx and gunicorn have it. 7 500 lines fit into MAX_HEAD_BYTES, and take as long as 50 ordinary requests."""
+BODY_CHECK_S = 15.0
+MIN_BODY_BYTES = 64 * 1024
+"""In BODY_CHECK_S. A body that needs no token is no larger than that (held.py): it has 30 s at most."""
 MAX_CHUNKS, MIN_CHUNK_BYTES = 1000, 64
 """A body in chunks may have so many of any size, and then one for each MIN_CHUNK_BYTES: 40 000 chunks of one byte come
 with one read, and held every client up for seconds."""
 REFUSED_S = 1.0
 """Until the connection of a request that is not HTTP, or has too many parts, is answered and closed."""
 WRITE_S = 30.0
-"""An answer of which nothing is read for so long is given up: it is in memory."""
+"""An answer is given up if its client does not take about 48 KiB of it in this time."""
 STREAMED = "dalston.streamed"
-"""In the scope of a request whose answer is not in memory: a player reads its recording as it plays."""
+"""In the scope of a request whose answer is not in memory, and is never given up: a player reads a recording as it
+plays."""
 
-
+_BLANK_LINE = re.compile(rb"\n\r?\n")
 _files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 MAX_WAITING = (_files if 0 < _files < 131_072 else 131_072) // 2
 _waiting: "OrderedDict[BoundedProtocol, None]" = OrderedDict()
@@ -56,10 +55,10 @@ class BoundedFlow(FlowControl):
     def __init__(self, transport: asyncio.Transport, connection: h11.Connection) -> None:
         super().__init__(transport)
         self._connection = connection
-        self.is_over = False
+        self.is_refused = False
 
     def resume_reading(self) -> None:
-        if self.is_over:
+        if self.is_refused:
             return
         ahead = self._connection.their_state is h11.DONE and len(self._connection.trailing_data[0])
         if not ahead or ahead <= MAX_AHEAD_BYTES:
@@ -86,14 +85,11 @@ class BoundedConnection(h11.Connection):
     def _check_head(self, ahead: bytes) -> None:
         end = _BLANK_LINE.search(ahead)
         if ahead.count(b"\n", 0, end.start() if end else len(ahead)) > MAX_HEAD_LINES:
-            self._refuse(f"A head has at most {MAX_HEAD_LINES} lines.")
+            self._refuse(f"A request has at most {MAX_HEAD_LINES} header lines.")
 
     def _refuse(self, why: str) -> None:
         self.refusal = why
         raise h11.RemoteProtocolError(why)
-
-
-_BLANK_LINE = re.compile(rb"\n\r?\n")
 
 
 class BoundedProtocol(H11Protocol):
@@ -102,7 +98,7 @@ class BoundedProtocol(H11Protocol):
         self.conn: BoundedConnection = BoundedConnection(h11.SERVER, MAX_HEAD_BYTES)
         self.flow: BoundedFlow
         self._write_timer: asyncio.TimerHandle | None = None
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._wait_timer: asyncio.TimerHandle | None = None
         self._pace_timer: asyncio.TimerHandle | None = None
         self._received = 0  # of a body, since the last tick
 
@@ -129,37 +125,37 @@ class BoundedProtocol(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        # After an upgrade h11 waits for ever for the rest of the request: the connection is a WebSocket's now.
-        if self.flow.is_over:
+        if self.flow.is_refused:
             return
+        # After an upgrade h11 waits for ever for the rest of the request: the connection is a WebSocket's now.
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             self._stop()
         elif self.conn.their_state is h11.IDLE:
             # Between two requests uvicorn's own timer runs, until the next one begins.
             self._stop_pace()
             self.flow.resume_reading()  # of the requests read ahead this was the last
-            if self._head_timer is None and self.conn.trailing_data[0]:
+            if self._wait_timer is None and self.conn.trailing_data[0]:
                 self._await_head()
         else:
-            self._stop_head()
+            self._stop_wait()
             if self.conn.their_state is not h11.SEND_BODY:
                 self._stop_pace()
             elif self._pace_timer is None:
                 self._received = 0
-                self._pace_timer = self.loop.call_later(PACE_S, self._check_pace)
+                self._pace_timer = self.loop.call_later(BODY_CHECK_S, self._check_pace)
 
     def handle_websocket_upgrade(self, event: Any) -> None:
         self._stop()
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        if not self.flow.is_over:
+        if not self.flow.is_refused:
             self._stop()
             self.flow.pause_reading()
-            self.flow.is_over = True
-            self._wait(REFUSED_S, self._refuse, self.conn.refusal or msg)
+            self.flow.is_refused = True
+            self._wait(REFUSED_S, self._answer_400, self.conn.refusal or msg)
 
-    def _refuse(self, why: str) -> None:
+    def _answer_400(self, why: str) -> None:
         self._stop()
         if self.transport.is_closing():
             return
@@ -172,7 +168,7 @@ class BoundedProtocol(H11Protocol):
         self._wait(HEAD_S, self._give_up)
 
     def _wait(self, seconds: float, then: Callable[..., None], *arguments: str) -> None:
-        self._head_timer = self.loop.call_later(seconds, then, *arguments)
+        self._wait_timer = self.loop.call_later(seconds, then, *arguments)
         _waiting[self] = None
         if len(_waiting) > MAX_WAITING:
             next(iter(_waiting))._give_up()  # noqa: SLF001 - another one of ours
@@ -181,11 +177,11 @@ class BoundedProtocol(H11Protocol):
         self._pace_timer = None
         if self.conn.their_state is not h11.SEND_BODY or self.transport.is_closing():
             return
-        if self._received < MIN_BYTES and not self.flow.read_paused:
+        if self._received < MIN_BODY_BYTES and not self.flow.read_paused:
             self._give_up()
             return
         self._received = 0
-        self._pace_timer = self.loop.call_later(PACE_S, self._check_pace)
+        self._pace_timer = self.loop.call_later(BODY_CHECK_S, self._check_pace)
 
     def _give_up(self) -> None:
         """Without an answer: a client that is slow on purpose would read it slowly as well."""
@@ -193,7 +189,7 @@ class BoundedProtocol(H11Protocol):
         self.transport.abort()
 
     def _stop(self) -> None:
-        self._stop_head()
+        self._stop_wait()
         self._stop_pace()
         self._stop_write()
 
@@ -207,11 +203,11 @@ class BoundedProtocol(H11Protocol):
             self._write_timer.cancel()
             self._write_timer = None
 
-    def _stop_head(self) -> None:
+    def _stop_wait(self) -> None:
         _waiting.pop(self, None)
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._wait_timer is not None:
+            self._wait_timer.cancel()
+            self._wait_timer = None
 
     def _stop_pace(self) -> None:
         if self._pace_timer is not None:

@@ -9,7 +9,6 @@ each address has a pace, so that a pipeline of them leaves the event loop to the
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import socket
 import time
@@ -21,6 +20,7 @@ from typing import Any
 
 import uvicorn
 
+from dalston_queue.garbage import freeze_imports
 from dalston_queue.health import watchdog
 from dalston_queue.health.report import KIND, OK, Findings, Health, Probe, failed
 from dalston_site import notify
@@ -32,7 +32,7 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 
 NO_FREE_THREAD_S = 2.0
-EVERY_S = 0.02
+HEALTH_EVERY_S = 0.02
 """Between two answers about health to one address."""
 
 _stops_at = math.inf
@@ -61,8 +61,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        gc.collect()
-        gc.freeze()  # a collection that reads all that was imported stops every thread for a tenth of a second
+        freeze_imports()
         if self.started:
             notify.ready()
 
@@ -80,7 +79,7 @@ class HealthRoutes:
     def __init__(self, health: Health, application: Application) -> None:
         self._health = health
         self._application = application
-        self._pace = Pace(EVERY_S)
+        self._pace = Pace(HEALTH_EVERY_S)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="readyz")  # the second who asks gets the same answer
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""WebSockets of the web process: a live page only listens, so what its client may send is little."""
+"""WebSockets of the web process: how often an unknown client may open one, and how little a live page may send."""
 
 from __future__ import annotations
 

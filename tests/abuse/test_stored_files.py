@@ -18,7 +18,7 @@ from dalston_queue.jobs.operator.delete import delete_over
 from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Job, JobArtifact, Project
-from dalston_queue.orchestrator.duties.artifacts import keep_store
+from dalston_queue.orchestrator.duties.artifacts import count_and_delete
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SIZE = 40_000
@@ -46,7 +46,7 @@ def _made(project: Project, *texts: str) -> UUID:
 
 
 def _bytes(project: Project) -> int:
-    keep_store(timezone.now())
+    count_and_delete(timezone.now())
     project.refresh_from_db()
     return project.stored_bytes
 
@@ -63,7 +63,8 @@ def test_a_project_whose_files_fill_its_share_submits_nothing_more_until_they_ar
     token, other = token_for("submit"), token_for("submit", project=Project.objects.create(name="other"))
     first = _made(project, "a", "b")
     assert _bytes(project) == 2 * SIZE
-    assert _post(token, "tasks", {"task_type": "echo"}) == (201, "")
+    known = {"task_type": "echo", "idempotency_key": "earlier"}
+    assert _post(token, "tasks", known) == (201, "")
     _made(project, "c")
     assert _bytes(project) == 3 * SIZE
     single, job = {"task_type": "echo"}, {"name": "x", "stages": [{"stage": "echo"}]}
@@ -73,6 +74,9 @@ def test_a_project_whose_files_fill_its_share_submits_nothing_more_until_they_ar
     address = {"audio_url": "https://example.com/a.wav"}
     headers = {"Authorization": f"Bearer {token}"}
     assert Client().post("/v1/audio/transcriptions", address, headers=headers).status_code == 507
+    repeated = {**single, "idempotency_key": "known"}
+    assert _post(token, "tasks", repeated) == (507, "storage_full")
+    assert _post(token, "tasks", known) == (200, ""), "what was stored under its key is found again"
     delete_over(first)
     assert _bytes(project) == SIZE
     assert _post(token, "tasks", single) == (201, "")
@@ -119,7 +123,7 @@ def test_a_reference_to_nothing_counts_nothing_until_a_later_one_finds_its_file(
     assert not artifacts.the_store().exists(ref)
 
 
-def test_two_processes_count_the_same_rows_once(project: Project) -> None:
+def test_rows_that_are_counted_again_add_nothing(project: Project) -> None:
     _made(project, "a")
     rows = storage.uncounted(10)
     for _ in range(2):

@@ -9,10 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
+import dalston_queue.turns
 from dalston_queue.turns import ALONE, CHECK_S, PASS_S, SHORT_S, UNKNOWN, Turn, Turns, let_others_pass
 from dalston_site.web import pace as paces
+from dalston_site.web.handler import OneStepHandler
 from dalston_site.web.holders import Holders
 from dalston_site.web.pace import BURST, MAX_PACE_S, Pace
+from tests.support import wait_until
 
 HEADERS = [(b"authorization", b"Bearer dal_x")]
 
@@ -78,8 +81,7 @@ def test_an_address_has_one_turn_while_others_come() -> None:
 
 
 def test_answers_without_a_token_have_a_pace_for_each_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those about health always, others while a client with a token comes. None waits for more than a second, whatever
-    else comes from its address."""
+    """None waits for more than a second, whatever else comes from its address."""
     every_s, now = 0.02, 1000.0
     pace = Pace(every_s)
     waits = [pace.wait_s("192.0.2.1", now) for _ in range(1000)]
@@ -166,7 +168,7 @@ def test_what_waits_for_a_server_keeps_no_turn_and_what_computes_does() -> None:
     asyncio.run(run())
 
 
-def test_long_work_waits_for_the_short_requests_of_others_but_not_for_long() -> None:
+def test_long_work_waits_for_the_short_requests_of_others_but_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         turns = Turns(4)
         long, short = await turns.take("long"), await turns.take("short")
@@ -174,15 +176,17 @@ def test_long_work_waits_for_the_short_requests_of_others_but_not_for_long() -> 
         short.begun += 3600
         for _ in range(2):
             began = time.monotonic()
-            assert turns.let_pass("long"), "while the short one works, at each part"
+            assert turns.wait_for_short("long"), "while the short one works, at each part"
             assert time.monotonic() - began >= PASS_S
-        assert not turns.let_pass("short"), "the long one has worked for too long to be waited for"
-        waiting = asyncio.ensure_future(asyncio.to_thread(turns.let_pass, "long"))
+        assert not turns.wait_for_short("short"), "the long one has worked for too long to be waited for"
+        monkeypatch.setattr(dalston_queue.turns, "PASS_S", 3600)
+        waiting = asyncio.ensure_future(asyncio.to_thread(turns.wait_for_short, "long"))
+        await asyncio.to_thread(wait_until, lambda: turns._ended._waiters)  # type: ignore[attr-defined]
         short.over()
-        await waiting
-        assert not turns.let_pass("long"), "nothing else works"
+        assert await asyncio.wait_for(waiting, 60), "its end ends the wait"
+        assert not turns.wait_for_short("long"), "nothing else works"
         (again := await turns.take("short")).begun -= SHORT_S
-        assert not turns.let_pass("long"), "two that compute for long do not wait for each other"
+        assert not turns.wait_for_short("long"), "two that compute for long do not wait for each other"
         for each in (long, again):
             each.over()
 
@@ -193,24 +197,42 @@ def test_what_lets_others_pass_keeps_its_turn() -> None:
     """It hardly uses the processor, as if it waited for a server."""
 
     async def run() -> None:
-        turns, done = Turns(2), threading.Event()
+        turns = Turns(2)
+        long, short = await turns.take("a"), await turns.take("b")
+        short.begun += 3600
+        long.begin()
+        for _ in range(3):
+            let_others_pass()
+            long._check()
+            assert long._held
+        long._check()
+        assert not long._held, "nothing passed, and it did not compute"
+        for each in (long, short):
+            each.over()
 
-        def compute() -> None:
-            while not done.is_set():
-                sum(range(1000))
-                let_others_pass()
+    asyncio.run(run())
 
-        long = _thread(await turns.take("a"), compute)
-        second = asyncio.ensure_future(turns.take("a"))
-        end = time.monotonic() + 3 * CHECK_S
-        while time.monotonic() < end:  # short requests of another, one after the other
-            turn = await turns.take("b")
-            await asyncio.sleep(0.005)
-            turn.over()
-        assert not second.done()
-        done.set()
-        long.join()
-        second.cancel()
+
+def test_only_a_client_that_is_not_known_has_a_pace_and_only_while_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    paced: list[str] = []
+
+    def wait_s(_: Pace, holder: str, _now: float) -> float:
+        paced.append(holder)
+        return 0.0
+
+    monkeypatch.setattr(Pace, "wait_s", wait_s)
+    scope = {"headers": HEADERS, "client": ("192.0.2.1", 1)}
+
+    async def run() -> None:
+        handler = OneStepHandler()
+        await handler.keep_pace(scope)
+        assert not paced, "it is alone"
+        (await handler._turns.take("project 1")).over()
+        await handler.keep_pace(scope)
+        assert paced == ["address 192.0.2.1"]
+        handler._holders.learn(scope, _Request("project 2"))  # type: ignore[arg-type]
+        assert await handler.keep_pace(scope) == "project 2"
+        assert len(paced) == 1
 
     asyncio.run(run())
 
@@ -226,11 +248,22 @@ class _Request:
         (b"sessionid=x", True),
         (b"csrftoken=y; sessionid=x; z=1", True),
         (b"a=b;" * 7000 + b"sessionid=x", True),
+        (b"sessionid=y; sessionid=x", True),
+        (b"sessionid=x; sessionid=y", False),
         (b"other_sessionid=x", False),
         (b"sessionid=", False),
         (b"a=b;" * 7000, False),
     ],
-    ids=["alone", "among others", "at the end of many", "another name", "empty", "none of many"],
+    ids=[
+        "alone",
+        "among others",
+        "at the end of many",
+        "the last",
+        "not the last",
+        "another name",
+        "empty",
+        "none of many",
+    ],
 )
 def test_a_session_is_found_in_the_cookie_header(cookie: bytes, is_known: bool) -> None:
     holders = Holders()

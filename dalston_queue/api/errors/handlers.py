@@ -16,7 +16,6 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from dalston_queue.api.auth.bearer import CHALLENGE
 from dalston_queue.api.errors.problems import ApiProblem, Code, respond
 from dalston_queue.api.requests import body
-from dalston_queue.api.requests.storage import storage_full
 from dalston_queue.api.requests.stream import UploadTooLarge, too_large_upload
 from dalston_queue.artifacts import StoreError
 from dalston_queue.broker.errors import BrokerError, Invalid
@@ -122,7 +121,7 @@ def _no_store(request: HttpRequest, exc: StoreError) -> HttpResponse:
 
 
 def _storage_full(request: HttpRequest, exc: StorageFull) -> HttpResponse:
-    return respond(request, storage_full(sentence(exc)))
+    return respond(request, ApiProblem(507, Code.STORAGE_FULL, sentence(exc)))
 
 
 def _unreadable_form(request: HttpRequest, exc: Exception) -> HttpResponse:

@@ -16,7 +16,7 @@ from django.core.files.uploadhandler import FileUploadHandler
 from django.http import HttpRequest
 
 from dalston_queue.api.errors.problems import ApiProblem, Code
-from dalston_queue.api.requests.storage import Room
+from dalston_queue.api.requests.room import Room
 from dalston_queue.api.requests.stream import UploadTooLarge, limit, too_large_upload
 from dalston_queue.artifacts import Artifact, Writer
 from dalston_queue.database import before_wait

@@ -137,12 +137,12 @@ def page_of(rows: QuerySet[Row], limit: int, after: UUID | None) -> tuple[Sequen
             return found, None
 
 
-def _rows_after(rows: QuerySet[Row], after: Any, count: int) -> list[Row]:
+def _rows_after(rows: QuerySet[Row], after: UUID | None, count: int) -> list[Row]:
     return list((rows if after is None else rows.filter(pk__lt=after))[:count])
 
 
 def _bytes_of(row: Model) -> int:
-    """Of its JSON, as far as it was read."""
+    """Bytes of the row's JSON fields; deferred ones count nothing."""
     fields = row.__dict__
     return sum(len(_encode(fields[name])) for name in ("parameters", "result", "raw") if fields.get(name))
 

@@ -24,7 +24,7 @@ from dalston_queue.broker.protocol.keys import lane_name
 from dalston_queue.broker.protocol.types import Priority
 from dalston_queue.ids import uuid7
 from dalston_queue.jobs import artifacts
-from dalston_queue.jobs.errors import IdempotencyConflict, JobsError
+from dalston_queue.jobs.errors import IdempotencyConflict, JobsError, StorageFull
 from dalston_queue.jobs.lifecycle import dag, transition_log, transition_spans
 from dalston_queue.jobs.storage import check_room
 from dalston_queue.jobs.submit import hints, lanes
@@ -69,13 +69,18 @@ def submit(
     brings: Collection[str] = (),
 ) -> Submission:
     """Accept one job by one statement, or raise JobsError. `brings`: the artifacts that came with this request."""
-    check_room(project)
     now = timezone.now()
     job, tasks = _rows(spec, project, token, Callbacks(project))
     [refused] = lanes.register([_lanes_of(tasks)], project.pk)
     if refused:
         raise refused
     key = None if idempotency_key is None else _new_key(idempotency_key, spec, project, job.id, now)
+    try:
+        check_room(project)
+    except StorageFull:
+        if key is None or not (earlier := key.existing_job()):
+            raise
+        return Submission(earlier, _tasks_of(earlier, {}), created=False)
     refs = _references(job, tasks) - set(brings)
     with transaction.atomic() if refs else nullcontext():
         artifacts.check_named(project.pk, refs)

@@ -1,6 +1,5 @@
 """`manage.py runorchestrator`: one orchestrator, until SIGTERM or Ctrl-C. Run as many as you like."""
 
-import gc
 import signal
 import threading
 from argparse import ArgumentParser, ArgumentTypeError
@@ -21,6 +20,7 @@ from dalston_queue.alerts import evaluate
 from dalston_queue.alerts.notify import watch_due
 from dalston_queue.broker import EventReader
 from dalston_queue.broker.protocol.types import Role
+from dalston_queue.garbage import freeze_imports
 from dalston_queue.health import watchdog
 from dalston_queue.health.loops import Loop
 from dalston_queue.health.report import Health
@@ -89,8 +89,7 @@ class Command(BaseCommand):
         log.info("orchestrator stopped", name=name)
 
     def _run(self, main: Orchestrator, beside: Sequence["_Thread"], stop: threading.Event) -> None:
-        gc.collect()
-        gc.freeze()  # a collection that reads all that was imported would hold every task up for a tenth of a second
+        freeze_imports()
         for thread in beside:
             thread.start()
         try:

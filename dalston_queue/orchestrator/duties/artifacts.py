@@ -14,23 +14,23 @@ from django.conf import settings
 
 from dalston_queue.artifacts import ArtifactMissing, Store
 from dalston_queue.jobs.artifacts import the_store, unneeded
-from dalston_queue.jobs.storage import Row, count_rows, forget_rows, uncounted
+from dalston_queue.jobs.storage import Reference, count_rows, forget_rows, uncounted
 from dalston_queue.models import JobArtifact
 from dalston_queue.orchestrator.duties.report import Report
 
 BATCH = 1000
 PARTS = 256
 COUNT_S = 20.0
-"""Of a run: the sizes of an hour's results may be as many calls of S3."""
+"""The longest time of one run for counting: each size of a result is a call of S3."""
 
 
-def keep_store(now: datetime) -> Report:
+def count_and_delete(now: datetime) -> Report:
     """Count new files; delete those of deleted jobs, orphans, and what broken uploads left."""
     report = Report()
     if not settings.DALSTON_ARTIFACTS_URL:
         return report
     store = the_store()
-    report.note("counted", _counted(store), repaired=False)
+    report.note("references counted", _counted(store), repaired=False)
     report.note("files of deleted jobs", _released(store))
     report.note("orphans", _orphans(store, int(now.timestamp() // 60) % PARTS))
     report.note("unfinished files", store.clean_up(settings.DALSTON_ARTIFACT_ORPHAN_S))
@@ -53,7 +53,7 @@ def _counted(store: Store) -> int:
     return count
 
 
-def _size(store: Store, row: Row) -> int:
+def _size(store: Store, row: Reference) -> int:
     if row.size is not None:
         return row.size
     try:

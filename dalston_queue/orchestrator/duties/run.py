@@ -21,7 +21,7 @@ from dalston_queue.health.loops import HOUSEKEEPING
 from dalston_queue.metrics.processes import DUTY_RUNS
 from dalston_queue.models import Duty
 from dalston_queue.orchestrator.duties import housekeeping
-from dalston_queue.orchestrator.duties.artifacts import keep_store
+from dalston_queue.orchestrator.duties.artifacts import count_and_delete
 from dalston_queue.orchestrator.duties.housekeeping import check_audit
 from dalston_queue.orchestrator.duties.lanes import count_depth, forget_unused
 from dalston_queue.orchestrator.duties.reconciler import reconcile
@@ -53,7 +53,7 @@ DUTIES: tuple[DutySpec, ...] = (
     DutySpec("lanes", lambda: 60.0, forget_unused),
     DutySpec("depth", lambda: 3600.0, count_depth),
     DutySpec("expiry", lambda: 3600.0, housekeeping.delete_expired),
-    DutySpec("artifacts", lambda: 60.0, keep_store),
+    DutySpec("artifacts", lambda: 60.0, count_and_delete),
     DutySpec("dead-letter digest", lambda: 3600.0, housekeeping.digest_dead_letters),
     DutySpec("audit", lambda: 3600.0, check_audit),
 )

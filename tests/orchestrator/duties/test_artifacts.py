@@ -20,7 +20,7 @@ from dalston_queue.jobs.submit.spec import single_task
 from dalston_queue.jobs.submit.submit import submit
 from dalston_queue.models import Job, JobArtifact, Project
 from dalston_queue.orchestrator.duties import artifacts as duty
-from dalston_queue.orchestrator.duties.artifacts import PARTS, keep_store
+from dalston_queue.orchestrator.duties.artifacts import PARTS, count_and_delete
 from dalston_queue.orchestrator.duties.housekeeping import delete_expired
 
 pytestmark = pytest.mark.django_db
@@ -56,18 +56,18 @@ def job(project: Project, *artifacts: Artifact, over: bool = True) -> Job:
 def all_parts() -> None:
     """Every part of the store once, as in four hours."""
     for part in range(PARTS):
-        keep_store(datetime.fromtimestamp(part * 60, tz=timezone.get_current_timezone()))
+        count_and_delete(datetime.fromtimestamp(part * 60, tz=timezone.get_current_timezone()))
 
 
 def test_a_file_goes_with_the_last_job_that_needs_it(store: FolderStore, project: Project) -> None:
     shared, own = put(store, b"shared", hours=2), put(store, b"own", hours=2)
     first, second = job(project, shared, own), job(project, shared)
     assert delete_over(first.pk)
-    keep_store(timezone.now())
+    count_and_delete(timezone.now())
     assert (store.exists(own.ref), store.exists(shared.ref)) == (False, True)
     assert list(JobArtifact.objects.values_list("job_id", flat=True)) == [second.pk]
     assert delete_over(second.pk)
-    keep_store(timezone.now())
+    count_and_delete(timezone.now())
     assert not store.exists(shared.ref)
     assert not JobArtifact.objects.exists()
 
@@ -76,7 +76,7 @@ def test_a_file_that_was_just_stored_again_waits(store: FolderStore, project: Pr
     artifact = put(store, b"again", hours=2)
     delete_over(job(project, artifact).pk)
     put(store, b"again")  # another upload of the same content, whose job is not committed yet
-    keep_store(timezone.now())
+    count_and_delete(timezone.now())
     assert store.exists(artifact.ref)
     assert JobArtifact.objects.count() == 1
 
@@ -86,7 +86,7 @@ def test_expired_jobs_release_their_files(store: FolderStore, project: Project, 
     old = job(project, artifact)
     Job.objects.filter(pk=old.pk).update(finished_at=timezone.now() - timedelta(days=settings.DALSTON_HISTORY_DAYS + 1))
     delete_expired(timezone.now())
-    keep_store(timezone.now())
+    count_and_delete(timezone.now())
     assert not store.exists(artifact.ref)
 
 
@@ -101,10 +101,10 @@ def test_what_a_killed_upload_left_is_deleted(store: FolderStore) -> None:
     left = store.root / "incoming" / "0123"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half")
-    keep_store(timezone.now())
+    count_and_delete(timezone.now())
     assert left.exists()
     os.utime(left, (1, 1))
-    keep_store(timezone.now())
+    count_and_delete(timezone.now())
     assert not left.exists()
 
 
@@ -117,7 +117,7 @@ def test_many_released_files_go_in_batches(
     for each in made:
         delete_over(job(project, each).pk)
     for _ in range(4):
-        keep_store(timezone.now())
+        count_and_delete(timezone.now())
     assert [store.exists(each.ref) for each in made] == [True, True, False, False, False, False, False]
 
 
@@ -133,4 +133,4 @@ def test_a_reference_opens_only_what_the_job_has(store: FolderStore, project: Pr
 
 def test_without_a_store_there_is_nothing_to_do(settings: Settings) -> None:
     settings.DALSTON_ARTIFACTS_URL = ""
-    assert keep_store(timezone.now()).repaired == 0
+    assert count_and_delete(timezone.now()).repaired == 0

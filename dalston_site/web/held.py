@@ -1,7 +1,7 @@
-"""Request bodies while they are read: a small one from any client, a large one from a client that is known, within a
-bound of all together and a share for each. The same for answers while they are sent.
+"""Bytes of request bodies and of answers in memory: a bound of all together, and a share for each holder.
 
-The route checks the token once more, with its scopes and its rate: here it only decides whether to read on.
+A small body is read from any client, a large one from a client that is known (`holder_of`). The route checks the token
+once more, with its scopes and its rate.
 """
 
 import threading
@@ -22,7 +22,7 @@ SMALL_BYTES = 64 * 1024
 MAX_BYTES = 256 * 1024 * 1024
 """Of all bodies that this process holds beyond their first SMALL_BYTES: in memory, or in temporary files."""
 MAX_ANSWER_BYTES = 128 * 1024 * 1024
-"""Of all answers that their clients have not read yet, in memory."""
+"""Of all answers that are not sent yet, beyond the first SMALL_BYTES of each."""
 STEP_BYTES = 1024 * 1024
 
 
@@ -47,7 +47,7 @@ def holder_of(headers: dict[bytes, bytes]) -> str | None:
         return "unknown"  # the route answers 503
 
 
-class Bodies:
+class HeldBytes:
     """The bytes that are held, in steps, by holder."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -78,13 +78,13 @@ class Bodies:
 
 
 class Held:
-    def __init__(self, bodies: Bodies) -> None:
+    def __init__(self, bodies: HeldBytes) -> None:
         self._bodies = bodies
         self._holder = ""
         self._steps = 0
 
     def grow(self, holder: str, size: int) -> bool:
-        """Whether a body of this holder may have so many bytes."""
+        """Whether a body or an answer of this holder may have so many bytes."""
         self._holder = holder
         while self._steps * STEP_BYTES < size - SMALL_BYTES:
             if not self._bodies.take(holder):
@@ -98,5 +98,5 @@ class Held:
             self._steps = 0
 
 
-bodies = Bodies()
-answers = Bodies(MAX_ANSWER_BYTES)
+bodies = HeldBytes()
+answers = HeldBytes(MAX_ANSWER_BYTES)
