@@ -62,12 +62,17 @@ def _read_all(connection: socket.socket) -> None:
 
 
 def small_chunks(target: Target) -> None:
-    """Bodies in chunks of one byte, without a token and with one."""
-    chunks = b"1\r\na\r\n" * 40_000
-    heads = (b"", f"Authorization: Bearer {target.token}\r\n".encode())
-    side_by_side(
-        2, lambda number: _send_for_ever(target, POST + heads[number] + b"Transfer-Encoding: chunked\r\n\r\n", chunks)
-    )
+    """Bodies in chunks of one byte and of 65, without a token and with one, and to a path that is answered at once."""
+    authorised = POST + f"Authorization: Bearer {target.token}\r\n".encode()
+    heads = [POST, authorised, POST, authorised, POST.replace(b"/api/v1/tasks", b"/healthz")]
+    chunks = [b"1\r\na\r\n" * 40_000] * 2 + [b"41\r\n" + b" " * 65 + b"\r\n"] * 3
+
+    def act(number: int) -> None:
+        _send_for_ever(
+            target, heads[number] + b"Transfer-Encoding: chunked\r\n\r\n", chunks[number] * (1 + 999 * (number > 1))
+        )
+
+    side_by_side(5, act)
 
 
 def many_headers(target: Target) -> None:

@@ -14,6 +14,8 @@ MAX_BYTES, BYTES_PER_S = 4096, 256
 """What a client may send after the handshake, and for each second: it answers a ping of ours each 20 s. A client that
 sends pings as fast as it can held every other client up for seconds."""
 
+REFUSAL = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
 Application = Callable[[Any, Any, Any], Awaitable[Any]]
 
 
@@ -31,6 +33,13 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
                 self.loop.call_later(REFUSED_S, self.transport.abort)
                 return
         super().data_received(data)
+        if not self.handshake_initiated:  # the head is no handshake: uvicorn would leave it unanswered and open
+            self.transport.write(b"".join(self.conn.data_to_send()) or REFUSAL)
+            self.transport.close()
+
+    def send_receive_event_to_app(self) -> None:
+        """Messages are ignored: a live page sends none."""
+        self.frames = []
 
 
 class PacedHandshakes:

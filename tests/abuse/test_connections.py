@@ -133,6 +133,45 @@ def test_chunks_of_a_byte_are_refused_and_hold_no_client_up(
     assert sent < 60, "the server closes the connection"
 
 
+@pytest.mark.parametrize("path", [b"/healthz", b"/api/v1/tasks"], ids=["answered at once", "refused"])
+def test_a_body_without_end_is_read_slowly_after_its_answer(web: Web, raw: Callable[[], Raw], path: bytes) -> None:
+    """Its chunks are just large enough."""
+    attacker = raw()
+    attacker.send(CHUNKED.replace(b"/api/v1/tasks", path) + b"\r\n")
+    attacker.socket.settimeout(0.2)
+    chunks = (b"41\r\n" + b" " * 65 + b"\r\n") * 4000
+    began, sent = time.monotonic(), 0
+    while time.monotonic() - began < 3:
+        with suppress(TimeoutError):
+            sent += attacker.socket.send(chunks)
+        assert _quick(web) < 5
+    assert sent < 20_000_000, "it is read no faster, and waits in the network"
+
+
+def test_an_answer_that_is_read_slowly_is_sent_whole(
+    db: None, tmp_path: Path, token_for: Callable[..., str], project: Project
+) -> None:
+    for _ in range(30):
+        job = submit(single_task("idle"), project=project).job_id
+        Task.objects.filter(job_id=job).update(parameters={"x": secrets.token_hex(100_000)})
+    server = Web(
+        environment(), tmp_path / "log", before="from dalston_site.web import protocol; protocol.WRITE_S = 0.3"
+    )
+    client = Raw(server, receive_bytes=4096)
+    try:
+        head = b"GET /api/v1/tasks?limit=200 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        client.send(head + f"Authorization: Bearer {token_for('read')}\r\n\r\n".encode())
+        got = b""
+        while part := client.answer():
+            got += part
+            time.sleep(0.01)
+    finally:
+        client.close()
+        server.process.reap()
+    headers, _, body = got.partition(b"\r\n\r\n")
+    assert f"content-length: {len(body)}".encode() in headers.lower()
+
+
 def test_chunks_of_a_byte_are_named_as_the_reason_after_a_while(web: Web, raw: Callable[[], Raw]) -> None:
     attacker = raw()
     began = time.monotonic()
@@ -225,6 +264,27 @@ def _list(web: Web, token: str) -> int:
     with web.client() as client:
         headers = {"Authorization": f"Bearer {token}"}
         return client.get("/api/v1/tasks?limit=200", headers=headers).status_code
+
+
+@pytest.mark.parametrize("line", ["Content-Length: 5", "X: " + "a" * 9000], ids=["a body", "a long line"])
+def test_a_handshake_that_is_refused_is_answered_and_closed(web: Web, line: str) -> None:
+    client = Raw(web)
+    head = Target(web.port, "", "none", "", "").handshake("/ws/overview/", "none")
+    client.send(head.replace(b"\r\n\r\n", f"\r\n{line}\r\n\r\n".encode()))
+    assert client.whole_answer().startswith(b"HTTP/1.1 4")
+    client.close()
+
+
+def test_a_message_to_a_live_page_is_ignored_whatever_it_holds(web: Web) -> None:
+    with web.log_in(User.objects.create_user("vera")) as browser:
+        session = browser.cookies["sessionid"]
+    client = Raw(web)
+    client.send(Target(web.port, "", session, "", "").handshake("/ws/overview/", session))
+    assert client.answer().startswith(b"HTTP/1.1 101")
+    client.send(bytes([0x81, 0x82]) + b"\0\0\0\0\xff\xfe")
+    assert b"<" in client.answer(), "fragments come on"
+    client.close()
+    assert "Traceback" not in web.process.output
 
 
 @pytest.mark.parametrize("opcode", [1, 9], ids=["messages", "pings"])
