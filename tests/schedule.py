@@ -22,6 +22,7 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = {"tests/browser/": "browser", "tests/client/test_cli": "client", "tests/client/test_page.py": "client"}
 LONGEST_FIRST = (
     "tests/e2e/",
+    "tests/abuse/test_connections.py",
     "tests/browser/",
     "tests/client/",
     "tests/site/test_dev.py",
