@@ -61,7 +61,7 @@ def attacked(web: Web) -> Iterator[Target]:
     project = Project.objects.create(name="attacker")
     WebhookSecret.issue(project, timezone.now())
     browser = django.test.Client()
-    browser.force_login(User.objects.create_user("viewer"))
+    browser.force_login(User.objects.create_user("viewer", password="of the test"))
     yield Target(
         web.port, ApiToken.issue(project, "attacker", ["read", "submit"])[1], browser.cookies["sessionid"].value,
         os.environ["REDIS_URL"], node_user(os.environ["REDIS_URL"]), web.prefix,
