@@ -53,6 +53,15 @@ def test_it_shows_what_is_used_and_what_waits(viewer: Client, settings: Settings
     assert "echo: 3 of 3" in row(page, "project-tests")
 
 
+def test_it_shows_what_each_project_has_stored(viewer: Client, settings: Settings) -> None:
+    settings.DALSTON_MAX_STORED_BYTES = 5 * 1024 * 1024
+    Project.objects.create(name="many-files", stored_bytes=2 * 1024 * 1024)
+    Project.objects.create(name="none")
+    page = viewer.get("/limits/").content.decode()
+    assert "2.0 MB of 5.0 MB stored" in row(page, "project-many-files").replace("\xa0", " ")
+    assert "stored" not in row(page, "project-none")
+
+
 def test_a_limit_is_set_changed_and_removed_with_a_reason(operator: Client) -> None:
     make.project()
     assert "a reason is needed" in operator.post("/limits/set/", EACH).content.decode()
