@@ -156,7 +156,7 @@ def test_a_restart_of_an_engine_that_cannot_start_fails_with_the_reason(node: No
     broken.touch()
     answer = refused(node, "restart", engine="fix")
     assert answer.startswith("fix.0 is fatal: exit code 78")
-    [exits] = [node.engines()[0].report.last_exits]
+    [exits] = wait_until(lambda: [each.report.last_exits for each in node.engines()])
     assert [(each.kind, each.code) for each in exits] == [("stopped", 0), ("config", 78)]
     assert exits[0].engine_id == engine.engine_id
 
@@ -210,7 +210,9 @@ def test_the_lines_that_hold_a_text_are_found_behind_more_lines_than_a_tail_has(
     node.result(node.submit("spam", mb=1))
     node.result(node.submit("say", text="needle two"))
     logs = node.broker.logs(node.name)
-    assert len(logs.tail("fix.0", lines=100).lines) == 100
+    wait_until(
+        lambda: len(logs.tail("fix.0", lines=100).lines) == 100, what="the relay has stored what the engine wrote"
+    )
     found = [line.text for line in logs.tail("fix.0", lines=100, containing="needle").lines]
     assert [text[-10:] for text in found] == ["needle one", "needle two"]
     assert [line.text[-3:] for line in logs.tail("fix.0", lines=1, containing="needle").lines] == ["two"]
