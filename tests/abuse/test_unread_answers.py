@@ -20,12 +20,16 @@ from tests.web import Web, environment
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+def _add_large_tasks(count: int, project: Project) -> None:
+    for _ in range(count):
+        job = submit(single_task("idle"), project=project).job_id
+        Task.objects.filter(job_id=job).update(parameters={"x": secrets.token_hex(100_000)})
+
+
 def test_an_answer_that_is_read_slowly_is_sent_whole(
     db: None, tmp_path: Path, token_for: Callable[..., str], project: Project
 ) -> None:
-    for _ in range(30):
-        job = submit(single_task("idle"), project=project).job_id
-        Task.objects.filter(job_id=job).update(parameters={"x": secrets.token_hex(100_000)})
+    _add_large_tasks(30, project)
     server = Web(
         environment(), tmp_path / "log", before="from dalston_site.web import protocol; protocol.WRITE_S = 0.3"
     )
@@ -47,9 +51,7 @@ def test_an_answer_that_is_read_slowly_is_sent_whole(
 def test_answers_that_no_client_reads_are_bounded_and_given_up(
     db: None, tmp_path: Path, token_for: Callable[..., str], project: Project
 ) -> None:
-    for _ in range(60):
-        job = submit(single_task("idle"), project=project).job_id
-        Task.objects.filter(job_id=job).update(parameters={"x": secrets.token_hex(100_000)})
+    _add_large_tasks(60, project)
     code = "from dalston_site.web import protocol, held; protocol.WRITE_S = 2.0; held.answers._limit = 20"
     server = Web(environment(), tmp_path / "log", before=code)
     submitter = token_for("submit")
